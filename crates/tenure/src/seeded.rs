@@ -185,6 +185,14 @@ bugs! {
     AgeRoundedUp = "age-rounded-up",
     /// what was got in vain stays on its nodes
     RedlockMinorityKept = "redlock-minority-kept",
+    /// callers whose votes travel together get each other's votes
+    RedlockBatchMixesVotes = "redlock-batch-mixes-votes",
+    /// a vote is sent although nobody wants it any more
+    RedlockBatchVotesForNobody = "redlock-batch-votes-for-nobody",
+    /// leases that are released together are released whichever lease has the lock
+    RedlockBatchReleasesAll = "redlock-batch-releases-all",
+    /// a waiter of a Redlock sleeps as if those ahead of it could not hang
+    RedlockWaiterSleeps = "redlock-waiter-sleeps",
     /// a node accepts a block that is not above its fence
     RedlockStaleBallotAccepted = "redlock-stale-ballot-accepted",
     /// a lease counts from the majority's answer, not from the question
@@ -342,6 +350,24 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
         "redlock/vote.lua",
         "if first <= floor then",
         "if false then",
+    ),
+    (
+        Bug::RedlockStaleBallotAccepted,
+        "redlock/vote_all.lua",
+        "if first > floor and not far and",
+        "if not far and",
+    ),
+    (
+        Bug::RedlockStaleBallotAccepted,
+        "redlock/vote_all.lua",
+        "if first <= floor then",
+        "if false then",
+    ),
+    (
+        Bug::RedlockBatchReleasesAll,
+        "redlock/release_all.lua",
+        "elseif found and found == ARGV[at] then",
+        "elseif found then",
     ),
     (
         Bug::RedlockRepairIgnoresFence,

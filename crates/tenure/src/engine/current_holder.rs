@@ -79,7 +79,8 @@ impl CurrentHolder {
             .is_some_and(|remaining| passed >= remaining)
     }
 
-    /// How long to sleep without a message: until the lease ends, or a third of its ttl.
+    /// How long to sleep without a message: until the lease ends, or a third of its ttl, or as long as
+    /// the store says.
     pub(super) fn poll_after(&self) -> Duration {
         if bug(Bug::NoTimer) {
             return Duration::from_secs(24 * 60 * 60);
@@ -90,7 +91,8 @@ impl CurrentHolder {
             .busy
             .remaining
             .map(|left| left + Duration::from_millis(1));
-        end.map_or(fallback, |end| end.min(fallback))
+        let ask_after = self.busy.ask_after.unwrap_or(fallback);
+        end.map_or(fallback, |end| end.min(fallback)).min(ask_after)
     }
 
     /// The same for a waiter far back in the queue: until the lease ends. But a foreign holder may

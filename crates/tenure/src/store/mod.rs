@@ -321,6 +321,8 @@ pub(crate) struct NotYet {
 pub(crate) struct Busy {
     pub(crate) holder: LeaseId,
     pub(crate) remaining: Option<Duration>,
+    /// How long a waiter that hears nothing may sleep at most; `None` if only the lease decides.
+    pub(crate) ask_after: Option<Duration>,
 }
 
 #[derive(Debug, PartialEq, Eq)]

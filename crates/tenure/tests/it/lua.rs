@@ -63,6 +63,11 @@ pub fn eval(
             "redlock/keep_longest.lua",
             script!("redlock/keep_longest.lua"),
         ),
+        ("redlock/cast_vote.lua", script!("redlock/cast_vote.lua")),
+        (
+            "redlock/vote_for_one.lua",
+            script!("redlock/vote_for_one.lua"),
+        ),
         ("redisson/lock.lua", script!("redisson/lock.lua")),
         ("redisson/lease_at.lua", script!("redisson/lease_at.lua")),
         ("redisson/holder_at.lua", script!("redisson/holder_at.lua")),

@@ -78,6 +78,7 @@ impl QueueTask {
         let busy = Busy {
             holder,
             remaining: Some(offer),
+            ask_after: None,
         };
         CurrentHolder::update(&mut self.holder, busy, now);
     }

@@ -121,6 +121,7 @@ impl Store for MemoryStore {
         done(Ok(match reply {
             MachineReply::Granted(fence) => AcquireReply::Granted { fence, sent_at },
             MachineReply::Busy { holder, left_us } => AcquireReply::Busy(Busy {
+                ask_after: None,
                 holder,
                 remaining: Some(Duration::from_micros(left_us)),
             }),

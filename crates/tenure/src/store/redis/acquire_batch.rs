@@ -275,7 +275,11 @@ impl MintCheck<'_> {
             Some(holder @ Value::Bytes(_)) => {
                 let holder = LeaseId::new(holder.lossy().unwrap_or_default());
                 let remaining = None;
-                return Ok(AcquireReply::Busy(Busy { holder, remaining }));
+                return Ok(AcquireReply::Busy(Busy {
+                    holder,
+                    remaining,
+                    ask_after: None,
+                }));
             }
             Some(_) => return Err(strange("the key may not be a lock")),
         }

@@ -9,6 +9,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::Notify;
 
 use super::layout::Topic;
+use crate::layout::Layout;
+use crate::lease::ClientId;
 use crate::name::LockName;
 use crate::store::{Event, NeedsMessages};
 
@@ -19,6 +21,8 @@ pub(super) struct Channels {
     recheck: Notify,
     /// Tells whether a caller would be delayed without messages.
     needs_messages: OnceLock<NeedsMessages>,
+    /// The client that has channels of its own, next to those of all waiters.
+    own: OnceLock<ClientId>,
 }
 
 /// A channel, and how many local queues use it.
@@ -38,6 +42,22 @@ impl Channels {
     pub(super) fn set_needs_messages(&self, needs_messages: NeedsMessages) {
         // A store is started once.
         let _ = self.needs_messages.set(needs_messages);
+    }
+
+    /// Gives the client channels of its own.
+    pub(super) fn set_own(&self, client: ClientId) {
+        // A store is started once.
+        let _ = self.own.set(client);
+    }
+
+    /// The channels for waiters of a lock.
+    pub(super) fn of_lock(&self, layout: Layout, name: &LockName) -> Vec<(String, Topic)> {
+        let mut channels = layout.channels(name);
+        if let (Some(client), Layout::Native) = (self.own.get(), layout) {
+            let own = format!("{}:{client}", name.neighbour("wake"));
+            channels.push((own, Topic::Turn));
+        }
+        channels
     }
 
     /// Whether a caller would be delayed without messages. True until the store is started.

@@ -13,6 +13,8 @@ use super::connection::Connection;
 use super::release_batch::ReleaseBatch;
 use super::request_queue::{Entry, Waiting};
 use super::value::Value;
+use super::vote_batch::VoteBatch;
+use super::vote_release_batch::VoteReleaseBatch;
 use super::wire::{ReadBy, Reply, WireError};
 use crate::seeded::{Bug, bug};
 
@@ -27,6 +29,15 @@ const CALLS_MAX: usize = 2;
 struct Batch {
     acquires: AcquireBatch,
     releases: ReleaseBatch,
+    /// Those to a node of a Redlock, if there are any. In a box, because most have none.
+    of_node: Option<Box<NodeBatch>>,
+}
+
+/// Requests to one node of a Redlock that are sent together.
+struct NodeBatch {
+    /// Before the votes: a lock that was just released can be voted for.
+    releases: VoteReleaseBatch,
+    votes: VoteBatch,
 }
 
 impl Connection {
@@ -39,11 +50,14 @@ impl Connection {
                 connection.send_waiting(connection.queue().waiting(), ReadBy::Driver);
             }
         });
+        let read_by = entry.read_by();
         let mut waiting = self.queue().waiting();
         waiting.push(entry);
         if self.wire().sends_at_once() {
-            self.send_waiting(waiting, ReadBy::Caller);
-            self.wire().spin();
+            self.send_waiting(waiting, read_by);
+            if read_by == ReadBy::Caller {
+                self.wire().spin();
+            }
         } else if waiting.calls < CALLS_MAX {
             drop(waiting);
             self.wire().request_write();
@@ -89,17 +103,21 @@ impl Batch {
     fn next(connection: &Connection, waiting: &mut Waiting) -> Option<Self> {
         let acquires = take(&mut waiting.acquires, |entry| !entry.reply.is_closed());
         let releases = take(&mut waiting.releases, |entry| !entry.reply.is_closed());
-        let is_empty = acquires.is_empty() && releases.is_empty();
+        let of_node = NodeBatch::next(connection, waiting);
+        let is_empty = acquires.is_empty() && releases.is_empty() && of_node.is_none();
         (!is_empty).then(|| Self {
             acquires: AcquireBatch::new(connection, acquires),
             releases: ReleaseBatch::new(connection, releases),
+            of_node: of_node.map(Box::new),
         })
     }
 
     /// Sends it. When the replies come, each caller gets its own, and what waits is sent next.
     fn send(self, connection: &Arc<Connection>, read_by: ReadBy) -> Result<(), (Self, WireError)> {
-        let requests = self.acquires.len() + self.releases.len();
-        let replies = self.acquires.replies() + self.releases.replies();
+        let of_node = self.of_node.as_deref();
+        let (requests, replies) = of_node.map_or((0, 0), NodeBatch::size);
+        let requests = requests + self.acquires.len() + self.releases.len();
+        let replies = replies + self.acquires.replies() + self.releases.replies();
         // Weak: a connection that is no longer used must not be kept open by what it owes.
         let owner = Arc::downgrade(connection);
         connection.wire().send_batch(
@@ -108,6 +126,10 @@ impl Batch {
             |batch, out| {
                 batch.acquires.encode(out);
                 batch.releases.encode(out);
+                if let Some(of_node) = &batch.of_node {
+                    of_node.releases.encode(out);
+                    of_node.votes.encode(out);
+                }
             },
             move |batch, replies| finish(&owner, batch, replies),
         )
@@ -116,20 +138,59 @@ impl Batch {
     fn finish(self, connection: Option<&Connection>, replies: Reply<Vec<Value>>) {
         match (connection, replies) {
             (Some(connection), Ok(mut replies)) => {
-                let of_releases = replies.split_off(self.acquires.replies().min(replies.len()));
+                let mut rest = split_off(&mut replies, self.acquires.replies());
                 self.acquires.finish(connection, replies);
-                self.releases.finish(connection, of_releases);
+                let of_node = split_off(&mut rest, self.releases.replies());
+                self.releases.finish(connection, rest);
+                if let Some(batch) = self.of_node {
+                    batch.finish(connection, of_node);
+                }
             }
-            (_, Err(error)) => {
-                self.acquires.fail(&error);
-                self.releases.fail(&error);
-            }
-            (None, Ok(_)) => {
-                self.acquires.fail(&WireError::Closed);
-                self.releases.fail(&WireError::Closed);
-            }
+            (connection, Err(error)) => self.fail(connection, &error),
+            (None, Ok(_)) => self.fail(None, &WireError::Closed),
         }
     }
+
+    fn fail(self, connection: Option<&Connection>, error: &WireError) {
+        self.acquires.fail(error);
+        self.releases.fail(error);
+        if let Some(of_node) = self.of_node {
+            of_node.releases.fail(connection, error);
+            of_node.votes.fail(connection, error);
+        }
+    }
+}
+
+impl NodeBatch {
+    fn next(connection: &Connection, waiting: &mut Waiting) -> Option<Self> {
+        if waiting.votes.is_empty() && waiting.vote_releases.is_empty() {
+            return None;
+        }
+        let releases = take(&mut waiting.vote_releases, |_| true);
+        let votes = VoteBatch::take(connection, &mut waiting.votes, BATCH_MAX);
+        let is_empty = releases.is_empty() && votes.len() == 0;
+        (!is_empty).then(|| Self {
+            releases: VoteReleaseBatch::new(connection, releases),
+            votes,
+        })
+    }
+
+    /// How many requests it has, and how many replies it gets.
+    fn size(&self) -> (usize, usize) {
+        let requests = self.releases.len() + self.votes.len();
+        (requests, self.releases.replies() + self.votes.replies())
+    }
+
+    fn finish(self, connection: &Connection, mut replies: Vec<Value>) {
+        let of_votes = split_off(&mut replies, self.releases.replies());
+        self.releases.finish(connection, replies);
+        self.votes.finish(connection, of_votes);
+    }
+}
+
+/// What comes after the first replies.
+fn split_off(replies: &mut Vec<Value>, count: usize) -> Vec<Value> {
+    replies.split_off(count.min(replies.len()))
 }
 
 fn finish(owner: &Weak<Connection>, batch: Batch, replies: Reply<Vec<Value>>) {
@@ -138,9 +199,14 @@ fn finish(owner: &Weak<Connection>, batch: Batch, replies: Reply<Vec<Value>>) {
     if let Some(connection) = connection {
         let mut waiting = connection.queue().waiting();
         waiting.calls -= 1;
-        let is_empty = waiting.is_empty();
-        drop(waiting);
-        if !is_empty {
+        if waiting.is_empty() {
+            return;
+        }
+        if connection.wire().is_closed() {
+            // Nothing else would fail what was refused and waits to be sent again.
+            connection.send_waiting(waiting);
+        } else {
+            drop(waiting);
             connection.wire().request_write();
         }
     }

@@ -100,7 +100,8 @@ impl Listener {
 
     pub(super) async fn subscribe(&self, name: &LockName, limit: Moment) -> Result<(), Failure> {
         let mut subscribed = Vec::new();
-        for (channel, topic) in self.server.target.layout().channels(name) {
+        let channels = self.channels.of_lock(self.server.target.layout(), name);
+        for (channel, topic) in channels {
             // Added before the server confirms: its first message may follow at once.
             self.channels.add(&channel, name, topic, self.number);
             let confirmed = self.subscribe_channel(&channel, limit).await;

@@ -9,7 +9,11 @@ pub(crate) use self::node_state::{Age, StoredNodeInfo, VOTE_DELAY_MIN};
 pub(crate) use self::redis_store::RedisStore;
 pub use self::script::Script;
 pub use self::value::Value;
-pub(crate) use self::vote::{Ballot, ClockBounds, NodeReleaseReply, SentVote, Vote};
+pub(crate) use self::vote::SentVote;
+pub(crate) use self::vote_request::{
+    Ballot, ClockBounds, NodeReleaseReply, OFFER_PREFIX, PlaceAfter, ReleaseRequest, Vote,
+    VoteRequest,
+};
 
 mod acquire;
 mod acquire_batch;
@@ -55,4 +59,7 @@ mod trusted_primary;
 mod turn;
 mod value;
 mod vote;
+mod vote_batch;
+mod vote_release_batch;
+mod vote_request;
 mod wire;

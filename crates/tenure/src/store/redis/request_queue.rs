@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::wire::Reply;
+use super::vote_request::{VoteEntry, VoteReleaseEntry, VoteScripts};
+use super::wire::{ReadBy, Reply};
 use crate::lease::LeaseId;
 use crate::name::LockName;
 use crate::store::{AcquireReply, Failure, ReleaseReply};
@@ -21,6 +22,8 @@ pub(super) struct RequestQueue {
     pub(super) release_all_unknown: AtomicBool,
     /// Whether the user lacks a right that `release_all.lua` needs.
     pub(super) release_all_denied: AtomicBool,
+    /// What the server thinks of the scripts for several votes.
+    pub(super) vote_scripts: VoteScripts,
 }
 
 #[derive(Default)]
@@ -29,12 +32,16 @@ pub(super) struct Waiting {
     pub(super) calls: usize,
     pub(super) acquires: VecDeque<AcquireEntry>,
     pub(super) releases: VecDeque<ReleaseEntry>,
+    pub(super) votes: VecDeque<VoteEntry>,
+    pub(super) vote_releases: VecDeque<VoteReleaseEntry>,
 }
 
 /// A request that waits.
 pub(super) enum Entry {
     Acquire(AcquireEntry),
     Release(ReleaseEntry),
+    Vote(VoteEntry),
+    VoteRelease(VoteReleaseEntry),
 }
 
 /// One attempt to acquire.
@@ -82,15 +89,31 @@ impl RequestQueue {
     }
 }
 
+impl Entry {
+    /// Who reads the reply, if the caller is alone. One that asks several nodes must not wait for the
+    /// first before it asks the next.
+    pub(super) fn read_by(&self) -> ReadBy {
+        match self {
+            Self::Acquire(_) | Self::Release(_) => ReadBy::Caller,
+            Self::Vote(_) | Self::VoteRelease(_) => ReadBy::Driver,
+        }
+    }
+}
+
 impl Waiting {
     pub(super) fn push(&mut self, entry: Entry) {
         match entry {
             Entry::Acquire(entry) => self.acquires.push_back(entry),
             Entry::Release(entry) => self.releases.push_back(entry),
+            Entry::Vote(entry) => self.votes.push_back(entry),
+            Entry::VoteRelease(entry) => self.vote_releases.push_back(entry),
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.acquires.is_empty() && self.releases.is_empty()
+        self.acquires.is_empty()
+            && self.releases.is_empty()
+            && self.votes.is_empty()
+            && self.vote_releases.is_empty()
     }
 }

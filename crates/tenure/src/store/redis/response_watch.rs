@@ -45,18 +45,41 @@ impl ResponseWatch {
             .owed_since
             .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
         if !has_timer {
-            if self.awaited.fetch_add(1, Ordering::SeqCst) == 0 {
-                self.last_reply_at.store(now, Ordering::Release);
-            }
-            if !self.watching.swap(true, Ordering::SeqCst) {
-                self.request_sent.notify_one();
-            }
+            self.watch_for(now);
         }
         AwaitedReply {
             watch: self,
             clock,
             has_timer,
             sent_at,
+        }
+    }
+
+    /// Notes that a request is being sent whose reply no future awaits: it is awaited until
+    /// [`settled`](ResponseWatch::settled).
+    pub(super) fn expect(&self, now: Moment) {
+        let now = now.as_nanos().max(1);
+        let _ = self
+            .owed_since
+            .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        self.watch_for(now);
+    }
+
+    /// So many of those requests are done: their replies came, or none will come.
+    pub(super) fn settled(&self, requests: usize, replied_at: Option<Moment>) {
+        if let Some(now) = replied_at {
+            self.owed_since.store(0, Ordering::Relaxed);
+            self.last_reply_at.store(now.as_nanos(), Ordering::Release);
+        }
+        self.awaited.fetch_sub(requests, Ordering::AcqRel);
+    }
+
+    fn watch_for(&self, now: u64) {
+        if self.awaited.fetch_add(1, Ordering::SeqCst) == 0 {
+            self.last_reply_at.store(now, Ordering::Release);
+        }
+        if !self.watching.swap(true, Ordering::SeqCst) {
+            self.request_sent.notify_one();
         }
     }
 

@@ -105,7 +105,10 @@ pub(super) static REDISSON_SHARDED: LazyLock<LockScripts> = LazyLock::new(|| RED
 /// layouts, which differ in how a lock is encoded.
 pub(super) struct RedlockScripts {
     pub(super) vote: Script,
+    pub(super) vote_all: Script,
+    pub(super) wait: Script,
     pub(super) release: Script,
+    pub(super) release_all: Script,
     pub(super) repair: Script,
     pub(super) nodes: Script,
     pub(super) longest_ttl: Script,
@@ -123,7 +126,10 @@ macro_rules! redlock_scripts {
     ($layout:literal) => {
         LazyLock::new(|| RedlockScripts {
             vote: redlock_script!($layout, "vote.lua"),
+            vote_all: redlock_script!($layout, "vote_all.lua"),
+            wait: redlock_script!($layout, "wait.lua"),
             release: redlock_script!($layout, "release.lua"),
+            release_all: redlock_script!($layout, "release_all.lua"),
             repair: redlock_script!($layout, "repair.lua"),
             nodes: redlock_script!($layout, "nodes.lua"),
             longest_ttl: redlock_script!($layout, "longest_ttl.lua"),
@@ -136,10 +142,13 @@ pub(super) static REDLOCK_REDISSON: LazyLock<RedlockScripts> = redlock_scripts!(
 
 impl RedlockScripts {
     /// All of them, with their files.
-    pub(super) fn all(&self) -> [(&'static str, &Script); 5] {
+    pub(super) fn all(&self) -> [(&'static str, &Script); 8] {
         [
             ("vote.lua", &self.vote),
+            ("vote_all.lua", &self.vote_all),
+            ("wait.lua", &self.wait),
             ("release.lua", &self.release),
+            ("release_all.lua", &self.release_all),
             ("repair.lua", &self.repair),
             ("nodes.lua", &self.nodes),
             ("longest_ttl.lua", &self.longest_ttl),
@@ -187,6 +196,8 @@ parts! {
     "native/lock.lua",
     "redlock/stored_fence.lua",
     "redlock/keep_longest.lua",
+    "redlock/cast_vote.lua",
+    "redlock/vote_for_one.lua",
     // Before what it includes itself.
     "redisson/lock.lua",
     "redisson/lease_at.lua",

@@ -54,7 +54,8 @@ impl RedisStore {
 
     pub(super) async fn try_unsubscribe(&self, name: &LockName, limit: Moment) {
         let limit = self.command_limit(limit);
-        for (channel, _) in self.layout.channels(name).iter().rev() {
+        let channels = self.channels.of_lock(self.layout, name);
+        for (channel, _) in channels.iter().rev() {
             let Some(listener) = self.channels.remove(channel) else {
                 continue;
             };

@@ -7,72 +7,21 @@ use std::time::Duration;
 use super::command::cmd;
 use super::connection::{Connection, SendOptions};
 use super::node_state::VOTE_DELAY_MIN;
-use super::operation::{ReleaseVote, Repair, RequestVote};
+use super::operation::{ReleaseVote, Repair};
 use super::redis_store::RedisStore;
+use super::request_queue::Entry;
 use super::script::{self, RedlockScripts};
+use super::vote_request::{
+    Ballot, ClockBounds, Delivery, NodeReleaseReply, QUARTER, ReleaseRequest, VoteEntry,
+    VoteReleaseEntry, VoteRequest,
+};
 use crate::layout::Layout;
+use crate::lease::ClientId;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{Attempt, Busy, Failure, InFlight, LeaseSpec};
+use crate::store::{Failure, InFlight, LeaseSpec};
 
-/// A block of fences that is proposed to all nodes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ballot {
-    pub(crate) first: u64,
-    pub(crate) fences: u32,
-}
-
-/// How far a block of fences may be from a node's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ClockBounds {
-    /// How far below it may begin, where the clock is checked.
-    pub(super) below: Duration,
-    /// How far above it may end.
-    pub(super) above: Duration,
-    /// Whether the clock is checked although a fence is stored.
-    pub(super) always: bool,
-}
-
-impl ClockBounds {
-    /// For a node that may have lost its last stored fence: its clock replaces it. The same
-    /// for every client, and the model in `tests/ballot` shows that one step more of either is too
-    /// much.
-    pub(crate) const MAY_FORGET: Self = Self {
-        below: QUARTER,
-        above: QUARTER,
-        always: true,
-    };
-
-    /// For a node that forgets nothing: its clock only guards against a client with a broken clock.
-    pub(crate) const KEEPS_ALL: Self = Self {
-        below: QUARTER.saturating_mul(2),
-        above: DAY,
-        always: false,
-    };
-}
-
-/// A quarter of the shortest time for which a node that may have forgotten something has no vote.
-const QUARTER: Duration = Duration::from_millis(7_500);
 const _: () = assert!(QUARTER.as_millis() * 4 == VOTE_DELAY_MIN.as_millis());
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-
-impl Ballot {
-    pub(crate) fn last(self) -> u64 {
-        self.first + u64::from(self.fences) - 1
-    }
-}
-
-/// The reply of a node to a ballot.
-#[derive(Clone, Debug)]
-pub(crate) enum Vote {
-    Granted,
-    /// Another lease has the lock there; and the fence above which the node would accept one.
-    Busy(Busy, u64),
-    /// The block must be above this fence.
-    Stale(u64),
-    /// The block is too far above this node's clock, which shows this.
-    Far(u64),
-}
 
 /// A vote request that was sent: what is in flight if its reply is lost, and the connection on
 /// which a release must follow it.
@@ -82,14 +31,20 @@ pub(crate) struct SentVote {
     pub(crate) in_flight: InFlight,
 }
 
-/// The reply of a node to a release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NodeReleaseReply {
-    WasHeld,
-    NotHeld,
-}
-
 impl RedisStore {
+    /// Gives the client channels of its own on this node, so that a waiter can be told alone.
+    pub(crate) fn listen_as(&self, client: ClientId) {
+        self.channels.set_own(client);
+    }
+
+    /// A node of a Redlock stores the fence of each lock: a key that is refused is not a counter that
+    /// all locks share.
+    pub(crate) fn has_fence_for_each_lock(&self) {
+        if let Ok(node) = self.routes.any() {
+            node.server.wants_one_slot();
+        }
+    }
+
     /// The connection to this node for a request from the caller's own task.
     pub(crate) fn caller_connection(&self) -> Option<Arc<Connection>> {
         self.routes.any().ok()?.caller_connection()
@@ -115,55 +70,70 @@ impl RedisStore {
         node.map_or_else(|_| String::new(), |node| node.server.target.to_string())
     }
 
-    /// Requests this node's vote. The request is sent when the future is first polled.
+    /// Requests the vote of this node, which has this index, together with the requests of other
+    /// callers. What is in flight begins before the request may be sent: a round that ends at any
+    /// moment knows what to take back.
     pub(crate) fn vote(
-        self: &Arc<Self>,
+        &self,
         connection: Arc<Connection>,
-        attempt: &Attempt,
-        (ballot, bounds): (Ballot, ClockBounds),
-    ) -> (
-        SentVote,
-        impl Future<Output = Result<Vote, Failure>> + Send + use<>,
-    ) {
-        let latest_us = connection.server_us(self.clock.now() + self.response_timeout);
-        let sent = SentVote {
-            in_flight: connection.in_flight(latest_us),
-            connection: Arc::clone(&connection),
-        };
-        let request = RequestVote {
-            attempt: attempt.clone(),
-            ballot,
+        (node, request): (usize, Arc<dyn VoteRequest>),
+        (bounds, now): (ClockBounds, Moment),
+    ) -> SentVote {
+        let latest_us = connection.server_us(now + self.response_timeout);
+        let in_flight = connection.in_flight(latest_us);
+        let entry = VoteEntry {
+            request,
+            node,
+            layout: self.layout,
             bounds,
+            in_flight,
+            delivery: Delivery::Together,
+            started_at: connection.start_call().0,
         };
-        let (store, asked_at) = (Arc::clone(self), self.clock.now());
-        let voting = async move {
-            let vote = store.perform_on_caller(&connection, &request, latest_us);
-            let vote = vote.await?;
-            if let Vote::Far(server_us) = vote {
-                // We assumed a clock ahead of its real one, or it was set back.
-                connection.set_clock(asked_at, server_us);
-            }
-            Ok(vote)
+        connection.response_watch().expect(now);
+        connection.combine(Entry::Vote(entry));
+        SentVote {
+            connection,
+            in_flight,
+        }
+    }
+
+    /// Releases on this node, which has this index, together with what other callers release. A
+    /// vote that is no longer wanted is on its way by then, or will never be sent.
+    pub(crate) fn release_vote(
+        &self,
+        connection: &Arc<Connection>,
+        node: usize,
+        request: Arc<dyn ReleaseRequest>,
+    ) {
+        let entry = VoteReleaseEntry {
+            request,
+            node,
+            layout: self.layout,
+            delivery: Delivery::Together,
+            started_at: connection.start_call().0,
         };
-        (sent, voting)
+        connection.response_watch().expect(self.clock.now());
+        connection.combine(Entry::VoteRelease(entry));
     }
 
     /// Releases on this node: only the vote for this block, or whatever the node has for this
-    /// lease. Publishes to waiters if `notify`.
-    pub(crate) fn release_on_node(
-        self: &Arc<Self>,
-        connection: Arc<Connection>,
+    /// lease. Publishes nothing.
+    pub(crate) async fn release_on_node(
+        &self,
+        connection: &Connection,
         lease: &LeaseSpec,
         ballot: Option<Ballot>,
-        notify: bool,
-    ) -> impl Future<Output = Result<NodeReleaseReply, Failure>> + Send + use<> {
+    ) -> Result<NodeReleaseReply, Failure> {
+        // Votes that are no longer wanted are on their way, or will not be sent.
+        connection.queue().settle();
         let release = ReleaseVote {
-            lease: lease.clone(),
+            lease,
             ballot,
-            notify,
+            notify: false,
+            place: None,
         };
-        let store = Arc::clone(self);
-        async move { store.perform_on_caller(&connection, &release, 0).await }
+        self.perform_on_caller(connection, &release, 0).await
     }
 
     /// How many processes are subscribed on this node.

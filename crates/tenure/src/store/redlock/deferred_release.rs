@@ -89,7 +89,7 @@ async fn retry_release(
     };
     let (held, ballot) = (&release.held, release.ballot);
     node.store
-        .release_on_node(connection, held, ballot, false)
+        .release_on_node(&connection, held, ballot)
         .await?;
     Ok(release
         .in_flight

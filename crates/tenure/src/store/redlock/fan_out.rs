@@ -29,12 +29,6 @@ impl<T> FanOut<T> {
         poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// The nodes that have not replied.
-    pub(super) fn unanswered(&self) -> Vec<usize> {
-        let unanswered = self.waiting.iter().map(|(node, _)| *node);
-        unanswered.collect()
-    }
-
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<(usize, T)>> {
         if self.answers.is_empty() {
             self.poll_all(context);

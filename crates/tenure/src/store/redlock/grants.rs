@@ -1,13 +1,14 @@
 //! The leases granted to this client, and on which nodes they may be.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use super::node::lock;
+use super::round_request::RoundRequest;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::redis::{Ballot, SentVote};
+use crate::store::redis::SentVote;
 use crate::store::{InFlight, LeaseSpec};
 
 /// How many names' last fences are remembered, not counting those of the last second.
@@ -43,6 +44,14 @@ impl GrantedLeases {
     }
 }
 
+/// A vote for a lease that was sent to a node.
+#[derive(Clone)]
+pub(super) struct NodeVote {
+    pub(super) node: usize,
+    pub(super) sent: SentVote,
+    pub(super) round: Arc<RoundRequest>,
+}
+
 /// A lease that a majority granted.
 #[derive(Clone, Default)]
 pub(super) struct GrantedLease {
@@ -51,33 +60,50 @@ pub(super) struct GrantedLease {
     /// The last of its fences; `None` for an adopted lease until it is known.
     pub(super) last_fence: Option<u64>,
     /// The nodes it may be on, and the requests that a release must follow there.
-    pub(super) sent: Vec<(usize, SentVote)>,
-    /// Those of them that had not replied when a majority had.
-    pub(super) unanswered: Vec<usize>,
+    pub(super) sent: Vec<NodeVote>,
     /// Nodes where a request about it got no reply, and may still run.
     pub(super) unknown: Vec<(usize, InFlight)>,
     /// Whether it was offered again to a node that had forgotten it.
     pub(super) repaired: bool,
 }
 
+impl GrantedLease {
+    /// The votes that may still arrive.
+    pub(super) fn unanswered(&self) -> impl Iterator<Item = &NodeVote> {
+        let sent = self.sent.iter();
+        sent.filter(|vote| vote.round.may_still_arrive(vote.node))
+    }
+
+    /// It is no longer wanted: votes for it that were not sent yet never will be.
+    fn end(self) -> Self {
+        self.sent.iter().for_each(|vote| vote.round.end());
+        self
+    }
+}
+
 impl Grants {
     pub(super) fn note(
         &self,
         (held, started_at): (&LeaseSpec, Moment),
-        ballot: Ballot,
+        round: &Arc<RoundRequest>,
         sent: Vec<(usize, SentVote)>,
-        unanswered: Vec<usize>,
     ) {
         let mut leases = lock(&self.leases);
         let grant = leases.entry(&held.id, started_at);
         grant.ends = Some(started_at + held.ttl);
-        grant.last_fence = Some(ballot.last());
+        grant.last_fence = Some(round.ballot().last());
+        // An earlier round's votes that were not sent yet would come too late.
+        grant.sent.iter().for_each(|vote| vote.round.end());
         // Nodes that voted earlier and could not be asked now may still have it.
-        let is_old = |node: &usize| sent.iter().all(|(new, _)| new != node);
-        grant.sent.retain(|(node, _)| is_old(node));
-        grant.unanswered.retain(is_old);
-        grant.sent.extend(sent);
-        grant.unanswered.extend(unanswered);
+        let is_old = |vote: &NodeVote| sent.iter().all(|(new, _)| *new != vote.node);
+        grant.sent.retain(is_old);
+        grant
+            .sent
+            .extend(sent.into_iter().map(|(node, sent)| NodeVote {
+                node,
+                sent,
+                round: Arc::clone(round),
+            }));
     }
 
     /// Notes a lease that another client acquired.
@@ -125,7 +151,8 @@ impl Grants {
         let mut leases = lock(&self.leases);
         let grant = leases.by_id.get(lease)?;
         let plain = !grant.repaired && grant.unknown.is_empty() && !grant.sent.is_empty();
-        plain.then(|| leases.by_id.remove(lease)).flatten()
+        let grant = plain.then(|| leases.by_id.remove(lease)).flatten();
+        grant.map(GrantedLease::end)
     }
 
     pub(super) fn put_back(&self, lease: &LeaseId, grant: GrantedLease) {
@@ -134,7 +161,8 @@ impl Grants {
 
     /// The lease is released, or no longer valid.
     pub(super) fn take(&self, lease: &LeaseId) -> Option<GrantedLease> {
-        lock(&self.leases).by_id.remove(lease)
+        let grant = lock(&self.leases).by_id.remove(lease);
+        grant.map(GrantedLease::end)
     }
 
     pub(super) fn note_fence(&self, name: &LockName, fence: u64) {

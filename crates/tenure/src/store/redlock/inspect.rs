@@ -8,6 +8,7 @@ use super::RedlockShared;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
+use crate::store::redis::OFFER_PREFIX;
 use crate::store::{Failure, InspectResult, LockState, Store};
 
 /// The lease that a majority of the nodes has.
@@ -74,6 +75,8 @@ impl HolderCount {
     fn count(&mut self, reply: InspectResult) {
         match reply {
             Ok(None) => self.free += 1,
+            // Nobody holds it yet.
+            Ok(Some(found)) if found.id.as_str().starts_with(OFFER_PREFIX) => self.free += 1,
             Err(failed) => self.failure = Some(failed),
             Ok(Some(found)) => {
                 let same = self.by_lease.entry(found.id.clone()).or_default();

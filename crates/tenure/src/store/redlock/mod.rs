@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use self::deferred_release::DeferredRelease;
 use self::fan_out::FanOut;
-use self::grants::Grants;
+use self::grants::{Grants, NodeVote};
 use self::late_replies::LateReplies;
 use self::node::{Readiness, RedlockNode, lock};
 use self::node_age::NodeAges;
@@ -29,7 +29,7 @@ use crate::name::LockName;
 use crate::pending_work::Pending;
 use crate::seeded::{Bug, bug};
 use crate::settings::RESPONSE_TIMEOUT_DEFAULT;
-use crate::store::redis::RedisStore;
+use crate::store::redis::{PlaceAfter, RedisStore};
 use crate::store::{
     AcquireReply, Attempt, BoxFuture, CallerAcquire, Event, Failure, InFlight, InspectResult,
     LeaseSpec, LockState, NeedsMessages, Record, RecordChange, RecordWritten, ReleaseReply,
@@ -47,15 +47,22 @@ mod node;
 mod node_age;
 mod node_age_sync;
 mod release;
+mod release_round;
 mod renew;
+mod round_request;
 mod subscribe;
 mod turn;
 mod vote_count;
+mod vote_round;
 
 /// How long a shutdown waits for requests in flight to a node.
 const SHUTDOWN_WAIT: Duration = Duration::from_millis(200);
 /// How long to wait for the remaining nodes after a majority.
 const GRACE_MIN: Duration = Duration::from_millis(200);
+/// How long a node offers a lock to the next waiter: as in release.lua.
+const OFFER: Duration = Duration::from_millis(100);
+/// How many crowded locks are remembered before old ones are forgotten.
+const CROWDED_MAX: usize = 1_000;
 /// How many fences a block has at most: no more than there are microseconds in a round of votes, or
 /// fences would run ahead of the clocks.
 const FENCES_MAX: u32 = 256;
@@ -81,6 +88,8 @@ struct RedlockShared {
     round_us: AtomicU32,
     /// Locks that this process leaves to others for a moment.
     held_back: Mutex<HashMap<LockName, Moment>>,
+    /// Locks that were offered to a waiter when they were released, for a moment.
+    crowded: Mutex<HashMap<LockName, Moment>>,
 }
 
 impl RedlockStore {
@@ -90,6 +99,9 @@ impl RedlockStore {
         let first = nodes.first();
         let response_timeout =
             first.map_or(RESPONSE_TIMEOUT_DEFAULT, |node| node.response_timeout());
+        for node in &nodes {
+            node.has_fence_for_each_lock();
+        }
         let nodes = nodes.into_iter().enumerate();
         let nodes: Vec<_> = nodes
             .map(|(index, store)| Arc::new(RedlockNode::new(store, index, Arc::clone(&ages))))
@@ -112,6 +124,7 @@ impl RedlockStore {
             late_replies: LateReplies::default(),
             round_us: AtomicU32::new(1_000),
             held_back: Mutex::default(),
+            crowded: Mutex::default(),
         };
         let shared = Arc::new(shared);
         tokio::spawn(late_replies::run(Arc::clone(&shared)));
@@ -182,13 +195,6 @@ impl RedlockShared {
                 work.await;
             }
         });
-    }
-
-    /// Finishes work that is usually done by the next poll.
-    fn finish_later(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let pending = self.pending.get().map(Pending::begin);
-        let until = self.clock.now() + SHUTDOWN_WAIT;
-        self.late_replies.add(work, (pending, until));
     }
 
     /// Sends the same request to all nodes. Must be called on the engine.
@@ -305,12 +311,9 @@ impl RedlockShared {
     /// A vote without a reply may still run, unless the next request follows it on the same
     /// connection.
     fn defer_unanswered(&self, lease: &LeaseSpec, grant: &grants::GrantedLease, behind: bool) {
-        for (node, sent) in &grant.sent {
+        for NodeVote { node, sent, .. } in grant.unanswered() {
             let follows = behind && !sent.connection.is_broken();
-            if bug(Bug::RedlockStrayVoteLeft) {
-                continue;
-            }
-            if grant.unanswered.contains(node) && !follows {
+            if !follows && !bug(Bug::RedlockStrayVoteLeft) {
                 self.defer_release(lease, *node, Some(sent.in_flight));
             }
         }
@@ -325,6 +328,23 @@ impl RedlockShared {
             self.defer_release(lease, *node, Some(*in_flight));
         }
         self.defer_unanswered(lease, &grant, false);
+    }
+
+    /// Notes that others wait for a lock: the next caller here joins them at once, instead of asking
+    /// for the lock first.
+    fn note_crowd(&self, name: &LockName) {
+        let now = self.clock.now();
+        let mut crowded = lock(&self.crowded);
+        if crowded.len() >= CROWDED_MAX {
+            crowded.retain(|_, until| *until > now);
+        }
+        crowded.insert(name.clone(), now + OFFER);
+    }
+
+    fn is_crowded(&self, name: &LockName) -> bool {
+        let crowded = lock(&self.crowded);
+        let until = crowded.get(name).copied();
+        until.is_some_and(|until| until > self.clock.now())
     }
 
     fn set_hold_back(&self, name: &LockName, until: Moment) {
@@ -358,6 +378,7 @@ impl Store for RedlockStore {
         for node in &self.shared.nodes {
             let (said, saying) = mpsc::unbounded_channel();
             let needs_messages = Arc::clone(&needs_messages);
+            node.store.listen_as(client);
             node.store
                 .start(client, said, pending.clone(), needs_messages);
             let shared = Arc::clone(&self.shared);
@@ -417,22 +438,22 @@ impl Store for RedlockStore {
     fn release<'a>(
         &'a self,
         lease: &'a LeaseSpec,
-        _dequeue: Option<&'a LeaseId>,
+        dequeue: Option<&'a LeaseId>,
         limit: Moment,
     ) -> BoxFuture<'a, Result<ReleaseReply, Failure>> {
-        Box::pin(release::release(&self.shared, lease, limit))
+        let place = dequeue.map(|waiter| (waiter.clone(), PlaceAfter::Leave));
+        Box::pin(release::release(&self.shared, lease, place, limit))
     }
 
     fn release_on_caller<'a>(
         &'a self,
         lease: &'a LeaseSpec,
-        _dequeue: Option<&'a LeaseId>,
+        dequeue: Option<&'a LeaseId>,
     ) -> Option<BoxFuture<'a, Result<ReleaseReply, Failure>>> {
-        release::release_on_caller(&self.shared, lease)
+        let place = dequeue.map(|waiter| (waiter.clone(), PlaceAfter::Leave));
+        release::release_on_caller(&self.shared, lease, place)
     }
 
-    /// There is no queue across several nodes: if another process is subscribed, any waiter may get
-    /// the lock.
     fn fences_max(&self) -> u32 {
         FENCES_MAX
     }
@@ -441,10 +462,10 @@ impl Store for RedlockStore {
         &'a self,
         lease: &'a LeaseSpec,
         fences: u32,
-        _place: Option<&'a LeaseId>,
+        place: Option<&'a LeaseId>,
         limit: Moment,
     ) -> BoxFuture<'a, Result<TurnReply, Failure>> {
-        Box::pin(turn::turn(&self.shared, lease, fences, limit))
+        Box::pin(turn::turn(&self.shared, lease, (fences, place), limit))
     }
 
     fn cancel<'a>(

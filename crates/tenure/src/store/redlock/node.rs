@@ -38,7 +38,6 @@ pub(super) struct RedlockNode {
 }
 
 /// What is known about the server at the other end of a connection.
-#[derive(Clone)]
 struct VoteStatus {
     connection: u64,
     run_id: Option<String>,
@@ -88,7 +87,7 @@ impl RedlockNode {
         let Some(connection) = self.store.caller_connection() else {
             return self.ready();
         };
-        if self.status(&connection).is_some() {
+        if self.knows(&connection) {
             return self.readiness(connection);
         }
         if !self.learning.swap(true, Ordering::AcqRel) {
@@ -113,12 +112,13 @@ impl RedlockNode {
 
     fn readiness(&self, connection: Arc<Connection>) -> Readiness {
         let now = self.clock.now();
-        match self.status(&connection) {
+        let statuses = lock(&self.statuses);
+        match statuses.iter().find(|it| it.connection == connection.id) {
             None => Readiness::NotReached,
             Some(status) if now < status.votes_from => Readiness::Young {
                 age: now.saturating_since(status.started),
                 until: status.votes_from,
-                lacks: status.lacks,
+                lacks: status.lacks.clone(),
             },
             Some(status) => Readiness::Ready(Ready {
                 connection,
@@ -141,7 +141,7 @@ impl RedlockNode {
     }
 
     async fn load_state(&self, connection: &Connection, limit: Moment) -> Result<(), Failure> {
-        if self.status(connection).is_some() {
+        if self.knows(connection) {
             return Ok(());
         }
         let node_state = self.store.node_state(connection, limit).await?;
@@ -176,10 +176,9 @@ impl RedlockNode {
         statuses.for_each(|status| status.assess(&self.ages));
     }
 
-    fn status(&self, connection: &Connection) -> Option<VoteStatus> {
+    fn knows(&self, connection: &Connection) -> bool {
         let statuses = lock(&self.statuses);
-        let known = statuses.iter().find(|it| it.connection == connection.id);
-        known.cloned()
+        statuses.iter().any(|it| it.connection == connection.id)
     }
 
     /// The run id of the server, if it is known.

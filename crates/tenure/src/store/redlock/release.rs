@@ -3,25 +3,22 @@
 use std::sync::Arc;
 
 use super::RedlockShared;
-use super::deferred_release::DeferredRelease;
-use super::fan_out::FanOut;
-use super::grants::GrantedLease;
+use super::grants::{GrantedLease, NodeVote};
+use super::release_round::{Outcome, ReleaseRound};
 use crate::error::{Error, ErrorKind};
+use crate::lease::LeaseId;
 use crate::moment::Moment;
-use crate::seeded::{Bug, bug};
-use crate::store::redis::{NodeReleaseReply, RedisStore};
+use crate::store::redis::{PlaceAfter, ReleaseRequest};
 use crate::store::{BoxFuture, Failure, InFlight, LeaseSpec, ReleaseReply};
-
-type NodeReply = Result<NodeReleaseReply, Failure>;
 
 /// Releases on all nodes that may have the lease.
 pub(super) async fn release(
     shared: &Arc<RedlockShared>,
     lease: &LeaseSpec,
+    place: Option<(LeaseId, PlaceAfter)>,
     limit: Moment,
 ) -> Result<ReleaseReply, Failure> {
-    let release_round = begin(shared, lease, limit);
-    finish(shared, lease, release_round).await
+    finish(begin(shared, (lease, place), limit)).await
 }
 
 /// Releases on the caller's own task, if only votes were ever sent about the lease and their
@@ -29,180 +26,125 @@ pub(super) async fn release(
 pub(super) fn release_on_caller<'a>(
     shared: &'a Arc<RedlockShared>,
     lease: &'a LeaseSpec,
+    place: Option<(LeaseId, PlaceAfter)>,
 ) -> Option<BoxFuture<'a, Result<ReleaseReply, Failure>>> {
     let grant = shared.grants.take_plain(&lease.id)?;
     if grant
         .sent
         .iter()
-        .any(|(_, sent)| sent.connection.is_broken())
+        .any(|vote| vote.sent.connection.is_broken())
     {
         shared.grants.put_back(&lease.id, grant);
         return None;
     }
-    Some(Box::pin(async move {
-        let release_round = release_after_votes(shared, lease, grant);
-        finish(shared, lease, release_round).await
-    }))
-}
-
-/// A release in progress. If dropped before all nodes have replied, the rest continues in the
-/// background.
-struct ReleaseRound<'a> {
-    shared: &'a Arc<RedlockShared>,
-    lease: &'a LeaseSpec,
-    replies: Option<FanOut<NodeReply>>,
-    until: Moment,
-}
-
-impl ReleaseRound<'_> {
-    /// A majority has replied: the other replies are read later.
-    fn finish_later(&mut self) {
-        if let Some(rest) = self.replies.take() {
-            let (shared, lease) = (Arc::clone(self.shared), self.lease.clone());
-            let waiting = await_late_replies(shared, lease, rest, self.until);
-            self.shared.finish_later(waiting);
-        }
-    }
-}
-
-impl Drop for ReleaseRound<'_> {
-    fn drop(&mut self) {
-        if let Some(rest) = self.replies.take() {
-            let (shared, lease) = (Arc::clone(self.shared), self.lease.clone());
-            self.shared
-                .spawn_pending(await_late_replies(shared, lease, rest, self.until));
-        }
-    }
+    let limit = shared.clock.now() + shared.response_timeout;
+    let finishing = finish(release_after_votes(shared, (lease, place), &grant, limit));
+    Some(Box::pin(finishing))
 }
 
 /// Sends the releases: to the nodes of a lease that was granted here, otherwise to all.
-fn begin<'a>(
-    shared: &'a Arc<RedlockShared>,
-    lease: &'a LeaseSpec,
+fn begin(
+    shared: &Arc<RedlockShared>,
+    (lease, place): (&LeaseSpec, Option<(LeaseId, PlaceAfter)>),
     limit: Moment,
-) -> ReleaseRound<'a> {
+) -> Begun {
+    let limit = limit.min(shared.clock.now() + shared.response_timeout);
     let grant = shared.grants.take(&lease.id);
     for (node, in_flight) in grant.iter().flat_map(|grant| &grant.unknown) {
         shared.defer_release(lease, *node, Some(*in_flight));
     }
     match grant {
         Some(grant) if !grant.repaired && !grant.sent.is_empty() => {
-            release_after_votes(shared, lease, grant)
+            release_after_votes(shared, (lease, place), &grant, limit)
         }
         Some(grant) => {
             shared.defer_unanswered(lease, &grant, false);
-            release_on_all(shared, lease, limit)
+            release_on_all(shared, (lease, place), limit)
         }
-        None => release_on_all(shared, lease, limit),
+        None => release_on_all(shared, (lease, place), limit),
     }
 }
 
 /// Sends the release to all nodes.
-fn release_on_all<'a>(
-    shared: &'a Arc<RedlockShared>,
-    lease: &'a LeaseSpec,
+fn release_on_all(
+    shared: &Arc<RedlockShared>,
+    of: (&LeaseSpec, Option<(LeaseId, PlaceAfter)>),
     limit: Moment,
-) -> ReleaseRound<'a> {
-    let limit = limit.min(shared.clock.now() + shared.response_timeout);
-    let replies = shared.send_to_all(|store| {
-        let lease = lease.clone();
-        release_on_one(store, lease, limit)
-    });
-    release_round(shared, lease, replies)
+) -> Begun {
+    let nodes = shared.nodes.len();
+    let round = ReleaseRound::of_lease(shared, of, nodes, Vec::new());
+    for node in 0..nodes {
+        release_on_one(shared, &round, node, limit);
+    }
+    Begun(round)
 }
 
-/// Sends the release to one node, on any connection.
-async fn release_on_one(store: Arc<RedisStore>, lease: LeaseSpec, limit: Moment) -> NodeReply {
-    let connection = store.connection(limit).await?;
-    store.release_on_node(connection, &lease, None, true).await
+/// Sends the release to one node, on the engine's connection.
+fn release_on_one(
+    shared: &Arc<RedlockShared>,
+    round: &Arc<ReleaseRound>,
+    node: usize,
+    limit: Moment,
+) {
+    let store = &shared.nodes[node].store;
+    if let Some(connection) = store.live_connection() {
+        return round.send(node, &connection);
+    }
+    let (round, store) = (Arc::clone(round), Arc::clone(store));
+    shared.spawn(async move {
+        match store.connection(limit).await {
+            Ok(connection) => round.send(node, &connection),
+            Err(failure) => round.released(node, Err(failure)),
+        }
+    });
 }
 
 /// Sends each release after the vote, on the same connection.
-fn release_after_votes<'a>(
-    shared: &'a Arc<RedlockShared>,
-    lease: &'a LeaseSpec,
-    grant: GrantedLease,
-) -> ReleaseRound<'a> {
-    let limit = shared.clock.now() + shared.response_timeout;
-    shared.defer_unanswered(lease, &grant, true);
-    let mut requests = Vec::with_capacity(grant.sent.len());
-    for (node, sent) in grant.sent {
-        let store = &shared.nodes[node].store;
-        let request: BoxFuture<'static, NodeReply> = if sent.connection.is_broken() {
-            Box::pin(release_on_one(Arc::clone(store), lease.clone(), limit))
-        } else {
-            let taking = store.release_on_node(sent.connection, lease, None, true);
-            let unanswered = grant.unanswered.contains(&node).then_some(sent.in_flight);
-            Box::pin(async move {
-                taking
-                    .await
-                    .map_err(|failure| with_vote_in_flight(failure, unanswered))
-            })
-        };
-        requests.push((node, request));
-    }
-    release_round(shared, lease, FanOut::begin(requests))
-}
-
-/// A release without a reply: if the vote before it has no reply either, the vote may still run.
-fn with_vote_in_flight(failure: Failure, vote: Option<InFlight>) -> Failure {
-    let is_known = !failure.transient && failure.in_flight.is_none();
-    if is_known || bug(Bug::RedlockStrayVoteLeft) {
-        return failure;
-    }
-    Failure {
-        in_flight: vote.or(failure.in_flight),
-        ..failure
-    }
-}
-
-fn release_round<'a>(
-    shared: &'a Arc<RedlockShared>,
-    lease: &'a LeaseSpec,
-    replies: FanOut<NodeReply>,
-) -> ReleaseRound<'a> {
-    ReleaseRound {
-        shared,
-        lease,
-        replies: Some(replies),
-        until: shared.clock.now() + lease.ttl,
-    }
-}
-
-/// Reads replies until they decide.
-async fn finish(
+fn release_after_votes(
     shared: &Arc<RedlockShared>,
-    lease: &LeaseSpec,
-    mut release_round: ReleaseRound<'_>,
-) -> Result<ReleaseReply, Failure> {
-    let (mut held, mut gone, mut failure) = (0, 0, None);
-    let nodes = shared.nodes.len();
-    loop {
-        if held >= shared.majority {
-            release_round.finish_later();
-            return Ok(ReleaseReply::WasHeld { offered_to: None });
-        }
-        if gone > nodes - shared.majority {
-            release_round.finish_later();
-            return Ok(ReleaseReply::NotHeld);
-        }
-        let next = match &mut release_round.replies {
-            Some(replies) => replies.next().await,
-            None => None,
-        };
-        match next {
-            None => break,
-            Some((_, Ok(NodeReleaseReply::WasHeld))) => held += 1,
-            Some((_, Ok(NodeReleaseReply::NotHeld))) => gone += 1,
-            Some((node, Err(failed))) => {
-                if failed.transient || failed.in_flight.is_some() {
-                    shared.defer_release(lease, node, failed.in_flight);
-                }
-                failure = Some(failed);
-            }
+    (lease, place): (&LeaseSpec, Option<(LeaseId, PlaceAfter)>),
+    grant: &GrantedLease,
+    limit: Moment,
+) -> Begun {
+    shared.defer_unanswered(lease, grant, true);
+    let votes = grant.unanswered();
+    let votes = votes.map(|vote| (vote.node, vote.sent.in_flight));
+    // The waiter may be in the lists of the others too.
+    let others: Vec<_> = (0..shared.nodes.len())
+        .filter(|node| place.is_some() && grant.sent.iter().all(|vote| vote.node != *node))
+        .filter_map(|node| Some((node, shared.nodes[node].store.live_connection()?)))
+        .collect();
+    let asked = grant.sent.len() + others.len();
+    let round = ReleaseRound::of_lease(shared, (lease, place), asked, votes.collect());
+    for NodeVote { node, sent, .. } in &grant.sent {
+        if sent.connection.is_broken() {
+            release_on_one(shared, &round, *node, limit);
+        } else {
+            round.send(*node, &sent.connection);
         }
     }
-    let failure = failure.unwrap_or_else(undecided);
+    for (node, connection) in others {
+        round.send(node, &connection);
+    }
+    Begun(round)
+}
+
+/// A release in progress. Whether or not its caller waits for it, it continues.
+struct Begun(Arc<ReleaseRound>);
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.0.finish_later();
+    }
+}
+
+/// Waits until the replies decide.
+async fn finish(begun: Begun) -> Result<ReleaseReply, Failure> {
+    let failure = match begun.0.decide().await {
+        Outcome::WasHeld => return Ok(ReleaseReply::WasHeld { offered_to: None }),
+        Outcome::NotHeld => return Ok(ReleaseReply::NotHeld),
+        Outcome::Failed(failure) => failure.unwrap_or_else(undecided),
+    };
     if !failure.transient {
         return Err(failure);
     }
@@ -214,27 +156,6 @@ async fn finish(
         }),
         ..failure
     })
-}
-
-/// Defers the release on nodes that did not reply in time.
-async fn await_late_replies(
-    shared: Arc<RedlockShared>,
-    lease: LeaseSpec,
-    mut rest: FanOut<NodeReply>,
-    until: Moment,
-) {
-    while let Some((node, answer)) = rest.next().await {
-        if let Err(failure) = answer
-            && failure.transient
-        {
-            shared.nodes[node].defer_release(DeferredRelease {
-                held: lease.clone(),
-                ballot: None,
-                in_flight: failure.in_flight,
-                until,
-            });
-        }
-    }
 }
 
 fn undecided() -> Failure {

@@ -310,7 +310,7 @@ pub(super) async fn adopt(
         }
         Some(Err(not_held)) => {
             // Some nodes may have it under the new id by now.
-            let release = super::release::release(shared, lease, limit).await;
+            let release = super::release::release(shared, lease, None, limit).await;
             debug_assert!(!matches!(release, Ok(ReleaseReply::WasHeld { .. })));
             Ok(RenewReply::NotHeld(not_held))
         }

@@ -10,8 +10,10 @@ use std::time::Duration;
 use super::RedlockShared;
 use super::acquire;
 use super::release;
+use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
+use crate::store::redis::PlaceAfter;
 use crate::store::{AcquireReply, Attempt, Failure, LeaseSpec, TurnReply};
 
 /// How long a process that has had its turn leaves the lock to other waiters.
@@ -20,7 +22,7 @@ const HEAD_START: Duration = Duration::from_millis(10);
 pub(super) async fn turn(
     shared: &Arc<RedlockShared>,
     lease: &LeaseSpec,
-    fences: u32,
+    (fences, place): (u32, Option<&LeaseId>),
     limit: Moment,
 ) -> Result<TurnReply, Failure> {
     let alone = !others_wait(shared, &lease.name, limit).await;
@@ -30,7 +32,8 @@ pub(super) async fn turn(
     if !alone {
         shared.set_hold_back(&lease.name, shared.clock.now() + HEAD_START);
     }
-    release::release(shared, lease, limit)
+    let place = place.map(|waiter| (waiter.clone(), PlaceAfter::Last));
+    release::release(shared, lease, place, limit)
         .await
         .map(TurnReply::Passed)
 }

@@ -85,6 +85,12 @@ impl VoteCount {
         self.granted + self.stale.len() + self.busy.len() >= self.majority
     }
 
+    /// Whether the result is certain, or all have replied.
+    pub(super) fn is_decided(&self) -> bool {
+        let hopeless = self.granted + self.waiting < self.majority;
+        self.granted >= self.majority || self.waiting == 0 || hopeless && self.holder().is_some()
+    }
+
     /// The result; with `last`, although some have not replied.
     pub(super) fn verdict(&mut self, last: bool) -> Verdict {
         if self.granted >= self.majority {
@@ -130,7 +136,11 @@ impl VoteCount {
             .busy
             .iter()
             .max_by_key(|busy| self.nodes_of(&busy.holder).len());
-        most.cloned()
+        most.map(|most| Busy {
+            // A node whose list lacks those ahead only makes a waiter ask early.
+            ask_after: self.busy.iter().filter_map(|busy| busy.ask_after).min(),
+            ..most.clone()
+        })
     }
 
     /// How long a lease still lasts on each node that has it, the longest first. No expiry: `None`,
@@ -163,6 +173,7 @@ mod tests {
         let busy = Busy {
             holder: LeaseId::new(holder),
             remaining: Some(Duration::from_millis(left_ms)),
+            ask_after: None,
         };
         Vote::Busy(busy, 7)
     }

@@ -1,6 +1,7 @@
 //! Several independent servers: what a majority decides, and what one of them cannot.
 
 mod clocks;
+mod combining;
 mod crowd;
 mod longest_ttl;
 mod majority;
@@ -11,6 +12,7 @@ mod rules;
 mod stray_votes;
 mod trouble;
 mod votes;
+mod waiters;
 
 use std::time::Duration;
 

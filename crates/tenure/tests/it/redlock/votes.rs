@@ -38,12 +38,12 @@ fn vote_within(redis: &mut RespClient, lease: &str, block: (u64, u64), bounds: [
 }
 
 fn release(redis: &mut RespClient, lease: &str, last: &str) -> i64 {
-    let keys = ["n", "tenure:fence:{n}", "tenure:meta:{n}"];
+    let keys = ["n", "tenure:fence:{n}", "tenure:waiters:{n}"];
     let reply = eval(
         redis,
         &native(script!("release.lua")),
         &keys,
-        &[lease, last, ""],
+        &[lease, last, "", "", ""],
     );
     reply.unwrap().array()[0].int()
 }
@@ -199,4 +199,54 @@ fn numbers_that_are_none_are_refused_before_the_first_write() {
         }
     }
     assert_eq!(redis.command(&["DBSIZE"]).int(), 0);
+}
+
+/// Asks for votes for several leases, each with its lock and the first fence of its block.
+fn vote_all(redis: &mut RespClient, leases: &[(&str, &str, u64)]) -> Vec<Reply> {
+    let fence = |name: &str| format!("tenure:fence:{{{name}}}");
+    let names = leases.iter().map(|(name, ..)| (*name).to_owned());
+    let fences = leases.iter().map(|(name, ..)| fence(name));
+    let keys: Vec<String> = names.chain(fences).collect();
+    let mut args = ["15000000", "86400000000", ""].map(str::to_owned).to_vec();
+    for (_, lease, first) in leases {
+        args.extend([(*lease).to_owned(), "5000".to_owned(), latest()]);
+        args.extend([first.to_string(), "3".to_owned()]);
+    }
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let replies = eval(redis, &native(script!("vote_all.lua")), &keys, &args);
+    replies.unwrap().array().to_vec()
+}
+
+/// The same rules as for one.
+#[test]
+fn each_of_several_votes_is_given_by_itself() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    let t = now_us(&mut redis);
+    vote(&mut redis, "holder", t, 1);
+    redis.command(&["SET", "tenure:fence:{low}", &(t + 9).to_string()]);
+    redis.command(&["HSET", "hash", "a", "b"]);
+    let asked = [
+        ("free", "a", t),
+        ("n", "b", t + 5),
+        ("low", "c", t + 9),
+        ("hash", "d", t),
+        ("far", "e", t + DAY_US + 60_000_000),
+        ("last", "f", t),
+    ];
+    let replies = vote_all(&mut redis, &asked);
+    assert_eq!(replies.len(), asked.len());
+    assert_eq!(replies[0].int(), 1);
+    for (at, refusal) in [(1, "busy"), (2, "stale"), (3, "type"), (4, "far")] {
+        assert_eq!(word(&replies[at]), refusal);
+    }
+    assert_eq!(replies[5].int(), 1);
+    for (name, holder) in [("free", "a"), ("n", "holder"), ("last", "f")] {
+        assert_eq!(redis.command(&["GET", name]).text(), holder);
+    }
+    let stored = redis.command(&["GET", "tenure:fence:{free}"]);
+    assert_eq!(stored.text(), (t + 2).to_string());
+    let refused = redis.command(&["EXISTS", "low", "far", "tenure:fence:{far}"]);
+    assert_eq!(refused.int(), 0, "a refusal changes nothing");
 }

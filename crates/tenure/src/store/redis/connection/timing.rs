@@ -11,7 +11,7 @@ use crate::store::redis::script::{self, Script};
 use crate::timings::{Call, CallOutcome};
 
 /// When a call started; `None` unless timings are wanted.
-pub(in crate::store::redis) struct CallStart(Option<Moment>);
+pub(in crate::store::redis) struct CallStart(pub(in crate::store::redis) Option<Moment>);
 
 impl Connection {
     pub(in crate::store::redis) fn start_call(&self) -> CallStart {
@@ -26,7 +26,17 @@ impl Connection {
         call: impl FnOnce() -> Call,
         answer: &Result<T, Failure>,
     ) {
-        let Some(start) = start.0 else { return };
+        self.note_call(start.0, call, answer);
+    }
+
+    /// The same for a call that started at this moment; `None` unless timings are wanted.
+    pub(in crate::store::redis) fn note_call<T>(
+        &self,
+        started_at: Option<Moment>,
+        call: impl FnOnce() -> Call,
+        answer: &Result<T, Failure>,
+    ) {
+        let Some(start) = started_at else { return };
         let outcome = match answer {
             Ok(_) => CallOutcome::Answered,
             Err(failure) if failure.in_flight.is_some() => CallOutcome::Unanswered,
@@ -95,7 +105,7 @@ fn call_of_file(file: &str) -> Call {
         "reign.lua" => Call::Reign,
         "stay.lua" => Call::Stay,
         "waiters.lua" => Call::Waiters,
-        "vote.lua" => Call::Vote,
+        "vote.lua" | "vote_all.lua" | "wait.lua" => Call::Vote,
         "repair.lua" => Call::Repair,
         _ => Call::Other,
     }
@@ -118,6 +128,7 @@ mod tests {
         for (file, script) in script::REDLOCK_REDISSON.all() {
             let call = call_of(cmd("EVALSHA").arg(script.hash()));
             let is_rare = ["nodes.lua", "longest_ttl.lua"].contains(&file);
+            let file = file.replace("_all", "").replace("wait", "vote");
             assert!(is_rare || format!("{call}.lua") == file, "{file}");
         }
         assert_eq!(call_of(cmd("EVALSHA").arg("0123")), Call::Other);

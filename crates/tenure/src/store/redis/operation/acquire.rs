@@ -70,6 +70,7 @@ impl Operation for Acquire<'_> {
         let part = |i: usize| parts.get(i).ok_or_else(unexpected);
         Ok(match part(0)?.as_str() {
             Some("busy") => Ok(AcquireReply::Busy(Busy {
+                ask_after: None,
                 holder: LeaseId::new(part(1)?.lossy().ok_or_else(unexpected)?),
                 remaining: time_left(part(2)?),
             })),

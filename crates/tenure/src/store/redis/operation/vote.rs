@@ -1,22 +1,48 @@
 //! Requests the vote of one node of a Redlock.
 
 use super::description::{Operation, Rejection, ScriptReply, ServerContext};
+use std::time::Duration;
+
 use super::reply::{not_a_lock, number, time_left};
+use crate::layout::Layout;
 use crate::lease::LeaseId;
 use crate::name::LockName;
+use crate::seeded::{Bug, bug};
 use crate::store::redis::node_state::{LONGEST_TTL, VOTE_DELAY_MIN};
 use crate::store::redis::script_call::ScriptCall;
-use crate::store::redis::vote::{Ballot, ClockBounds, Vote};
+use crate::store::redis::vote_request::{Ballot, ClockBounds, OFFER_PREFIX, Vote, WAITERS};
 use crate::store::{Attempt, Busy, Failure};
 
-#[derive(Clone)]
-pub(in crate::store::redis) struct RequestVote {
-    pub(in crate::store::redis) attempt: Attempt,
+/// How long a waiter sleeps at most for each that is ahead of it, and once more.
+const ASK_INTERVAL: Duration = Duration::from_millis(250);
+/// How many are taken to be ahead of it if the node has no list.
+const AHEAD_UNKNOWN: u64 = 7;
+
+pub(in crate::store::redis) struct RequestVote<'a> {
+    pub(in crate::store::redis) attempt: &'a Attempt,
     pub(in crate::store::redis) ballot: Ballot,
     pub(in crate::store::redis) bounds: ClockBounds,
 }
 
-impl Operation for RequestVote {
+impl RequestVote<'_> {
+    /// Whether it also joins the waiters of the node if the lock is busy. Not in Redisson's layout,
+    /// where waiters of other libraries would never be first.
+    fn waits(&self, layout: Layout) -> bool {
+        self.attempt.queue && layout == Layout::Native
+    }
+
+    /// How long a waiter sleeps at most: the longer, the more are ahead of it in the node's list. So if
+    /// some of them hang, the next one asks soon, and a long list costs little.
+    fn ask_after(&self, reply: &ScriptReply) -> Option<Duration> {
+        let parts = reply.value.as_array().unwrap_or_default();
+        let ahead = parts.get(4).and_then(number).unwrap_or(AHEAD_UNKNOWN);
+        let turns = u32::try_from(ahead).unwrap_or(u32::MAX).saturating_add(1);
+        let waits = self.waits(reply.layout) && !bug(Bug::RedlockWaiterSleeps);
+        waits.then(|| ASK_INTERVAL.saturating_mul(turns))
+    }
+}
+
+impl Operation for RequestVote<'_> {
     type Reply = Vote;
 
     fn name(&self) -> &LockName {
@@ -25,9 +51,12 @@ impl Operation for RequestVote {
 
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
         let (held, bounds) = (&self.attempt.held, &self.bounds);
-        let mut call = ScriptCall::new(&at.redlock_scripts().vote)
+        let (waits, scripts) = (self.waits(at.layout), at.redlock_scripts());
+        let script = if waits { &scripts.wait } else { &scripts.vote };
+        let mut call = ScriptCall::new(script)
             .key(held.name.as_str())
             .key(at.layout.fence_key(&held.name))
+            .keys(waits.then(|| held.name.neighbour(WAITERS)))
             .keys(held.has_meta.then(|| held.name.neighbour("meta")))
             .keys((held.ttl > VOTE_DELAY_MIN).then(|| LONGEST_TTL.to_owned()))
             .arg(&held.id)
@@ -37,7 +66,8 @@ impl Operation for RequestVote {
             .arg(self.ballot.fences)
             .arg(bounds.below.as_micros())
             .arg(bounds.above.as_micros())
-            .arg(if bounds.always { "always" } else { "" });
+            .arg(if bounds.always { "always" } else { "" })
+            .args(waits.then(|| self.ballot.first.to_string()));
         if held.has_meta {
             for (field, value) in self.attempt.meta.iter() {
                 call = call.arg(field).arg(value);
@@ -57,9 +87,12 @@ impl Operation for RequestVote {
         let number = |i: usize| number(part(i)?).ok_or_else(unexpected);
         Ok(match part(0)?.as_str() {
             Some("busy") => {
+                let holder = part(1)?.lossy().ok_or_else(unexpected)?;
                 let busy = Busy {
-                    holder: LeaseId::new(part(1)?.lossy().ok_or_else(unexpected)?),
+                    // It is about to be the waiter's to whom it was offered.
+                    holder: LeaseId::new(holder.strip_prefix(OFFER_PREFIX).unwrap_or(&holder)),
                     remaining: time_left(part(2)?),
+                    ask_after: self.ask_after(reply),
                 };
                 Ok(Vote::Busy(busy, number(3)?))
             }

@@ -182,6 +182,10 @@ impl Wire {
         state.is_lone() || state.is_closed()
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.shared.state().is_closed()
+    }
+
     /// Has the driver write soon, once other tasks had the chance to add requests.
     pub(super) fn request_write(&self) {
         let mut state = self.shared.state();
