@@ -438,6 +438,7 @@ fn released(release: ReleaseReply) -> Said {
         ReleaseReply::WasHeld {
             offered_to: Some(to),
         } => Said::Offered(to.to_string()),
+        ReleaseReply::Passed { to, .. } => Said::Offered(to.to_string()),
         ReleaseReply::NotHeld => Said::No(None),
     }
 }

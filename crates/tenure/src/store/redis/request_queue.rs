@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use super::wire::Reply;
 use crate::lease::LeaseId;
+use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::{AcquireReply, Failure, ReleaseReply};
 
@@ -51,6 +52,7 @@ pub(super) struct AcquireEntry {
 pub(super) struct ReleaseEntry {
     pub(super) name: LockName,
     pub(super) id: LeaseId,
+    pub(super) asked_at: Moment,
     pub(super) reply: EntryReply<Released>,
 }
 
