@@ -301,6 +301,12 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
         "minted = to_fence(id) if not was_free then minted = math.floor(minted / 60000000) * 60000000 end",
     ),
     (
+        Bug::OfferWithoutFence,
+        "native/release.lua",
+        "minted = to_fence(id)",
+        "minted = math.floor(to_fence(id) / 60000000) * 60000000",
+    ),
+    (
         Bug::FenceRestarts,
         "native/acquire.lua",
         "'NOMKSTREAM', 'MAXLEN', '0', '*', 'f', '')",
