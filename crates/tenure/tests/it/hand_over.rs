@@ -156,7 +156,11 @@ async fn a_message_of_another_time_or_for_another_waiter_grants_nothing() {
 async fn a_waiter_understands_the_message_of_an_earlier_version() {
     let pair = Pair::start().await;
     let mut redis = pair.server.client();
-    redis.command(&["SET", "n", "tenure:00000000000000000000000000000007:1:30000"]);
+    redis.command(&[
+        "SET",
+        "n",
+        "tenure:00000000000000000000000000000007:1:30000",
+    ]);
     redis.command(&["PEXPIRE", "n", "30000"]);
     let (waiting, place) = pair.wait().await;
     redis.command(&["SET", "n", &place, "PX", "2000"]);

@@ -45,7 +45,7 @@ impl QueueTask {
                 if ours {
                     self.core.stats.woken_by_message();
                     self.wakeups.retry = true;
-                    self.wakeups.granted = grant;
+                    self.wakeups.granted = grant.map(|grant| (to, grant));
                 } else {
                     self.queue.waiters().advance();
                     let offer = offer_duration(&to);

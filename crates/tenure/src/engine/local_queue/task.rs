@@ -87,8 +87,8 @@ pub(super) enum Subscription {
 pub(super) struct Wakeups {
     /// There is a reason to try again.
     pub(super) retry: bool,
-    /// The lock was offered to us, with this grant.
-    pub(super) granted: Option<OfferedGrant>,
+    /// The lock was offered to this lease, with this grant.
+    pub(super) granted: Option<(LeaseId, OfferedGrant)>,
     /// The lock belongs to another waiter for this long at most: offered or left to it.
     pub(super) offered_to_other: Option<Duration>,
 }
@@ -386,7 +386,11 @@ impl QueueTask {
 
     /// Takes what the last message offered, if that grants the lock as the first waiter wants it.
     fn take_offer(&mut self, acquisition: &mut Acquisition) -> Option<Arc<Belief>> {
-        let grant = self.wakeups.granted.take()?;
+        let (offered_to, grant) = self.wakeups.granted.take()?;
+        if offered_to != *acquisition.id() {
+            // An earlier acquisition heard it while its own request was granted.
+            return None;
+        }
         let is_followed = self.queue.waiters().len() > 1;
         acquisition.take_offer(&self.core, grant, is_followed)
     }

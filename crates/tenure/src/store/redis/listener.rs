@@ -135,7 +135,12 @@ impl Listener {
         limit: Moment,
     ) -> Result<(), Failure> {
         let connection = self.reconnector.connection(limit).await?;
-        self.subscribe_on(&connection, channel, limit).await
+        self.subscribe_on(&connection, channel, limit).await?;
+        if needs_new_reading(&connection, self.server.clock.now()) {
+            // For the first offer. If it fails, the waiter accepts that as it would without.
+            let _ = connection.read_clock(limit).await;
+        }
+        Ok(())
     }
 
     async fn subscribe_on(
@@ -325,15 +330,21 @@ fn refresh_clock(listener: &Arc<Listener>) {
     let Some(connection) = listener.reconnector.live() else {
         return;
     };
-    let reading = connection.last_clock_reading();
-    let is_old = reading.is_some_and(|it| now >= it.asked_at + CLOCK_READ_AFTER);
-    if is_old && !listener.is_reading_clock.swap(true, Ordering::Relaxed) {
+    if needs_new_reading(&connection, now)
+        && !listener.is_reading_clock.swap(true, Ordering::Relaxed)
+    {
         let listener = Arc::clone(listener);
         tokio::spawn(async move {
             connection.read_clock(now + HEARTBEAT_LIMIT).await;
             listener.is_reading_clock.store(false, Ordering::Relaxed);
         });
     }
+}
+
+/// Whether the server's clock should be read again. A user that may not read it is not asked.
+fn needs_new_reading(connection: &Connection, now: Moment) -> bool {
+    let reading = connection.last_clock_reading();
+    reading.is_some_and(|reading| now >= reading.asked_at + CLOCK_READ_AFTER)
 }
 
 /// Reconnects until it works, and returns the connection that has all subscriptions again.

@@ -58,7 +58,9 @@ impl RedisStore {
             // After the attempt, on the same connection. If its runtime no longer drives it, it is
             // broken the next time.
             let options = SendOptions::until(limit);
-            let released = self.try_release(&connection, Release::unheard(lease), options).await;
+            let released = self
+                .try_release(&connection, Release::unheard(lease), options)
+                .await;
             return match released {
                 Ok(_) => Ok(None),
                 // Any reply shows that the attempt has run. Either it was refused like this one, or
@@ -68,14 +70,16 @@ impl RedisStore {
                     if failure.in_flight.is_some() || !failure.transient {
                         return Err(failure);
                     }
-                    self.release_at_owner(Release::unheard(lease), limit).await?;
+                    self.release_at_owner(Release::unheard(lease), limit)
+                        .await?;
                     Ok(None)
                 }
                 Err(failure) => Err(failure),
             };
         }
         if bug(Bug::CancelOnOtherConnection) {
-            self.release_at_owner(Release::unheard(lease), limit).await?;
+            self.release_at_owner(Release::unheard(lease), limit)
+                .await?;
             return Ok(None);
         }
         self.cancel_by_clock(lease, in_flight, limit).await
@@ -120,7 +124,8 @@ impl RedisStore {
             .ok_or_else(|| Failure::refused(time.unexpected("TIME")))?;
         connection.set_clock(asked_at, now_us);
         let options = options.asking(route.asking);
-        self.try_release(&connection, Release::unheard(lease), options).await?;
+        self.try_release(&connection, Release::unheard(lease), options)
+            .await?;
         Ok(now_us)
     }
 

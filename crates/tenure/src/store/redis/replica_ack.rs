@@ -84,7 +84,9 @@ impl RedisStore {
         };
         let limit = self.clock.now() + self.response_timeout;
         let options = SendOptions::until(limit);
-        let released = self.try_release(connection, Release::unheard(lease), options).await;
+        let released = self
+            .try_release(connection, Release::unheard(lease), options)
+            .await;
         if released.is_err() {
             // A server that was demoted meanwhile refuses the release. A retry finds the new
             // primary.

@@ -138,7 +138,15 @@ mod tests {
     #[test]
     fn other_messages_tell_nothing_more_than_the_waiter() {
         for message in [
-            "w", "w ", "w 7", "w 7 1", "w 7 1 x", "w 7 2 1", "w 7 1 1", "w 7 1 2 3", "w -7 1 2",
+            "w",
+            "w ",
+            "w 7",
+            "w 7 1",
+            "w 7 1 x",
+            "w 7 2 1",
+            "w 7 1 1",
+            "w 7 1 2 3",
+            "w -7 1 2",
         ] {
             let (waiter, told) = ToldOffer::parse(message);
             assert_eq!((waiter.as_str(), told), ("w", None), "{message}");
