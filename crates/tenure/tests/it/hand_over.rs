@@ -1,5 +1,6 @@
 //! A lock that goes from one process to another in one trip: the message of the offer grants it.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tenure::{Guard, Released, Tenure};
@@ -202,24 +203,28 @@ async fn a_lease_that_is_detached_at_once_lasts_for_its_ttl() {
     assert_eq!(redis.command(&["GET", "n"]).text(), lease.id().as_str());
 }
 
+/// Whoever has the lock is alone here.
+fn check_greater(last: &Mutex<u64>, fence: u64) {
+    let mut last = last.try_lock().expect("two have the lock");
+    assert!(fence > *last, "{fence} after {last}");
+    *last = fence;
+}
+
 /// Each grant has a greater fence than the one before, also past waiters that take no offer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fences_grow_from_process_to_process() {
     let server = RedisServer::start();
-    let last = std::sync::Arc::new(std::sync::Mutex::new(0));
+    let last = Arc::new(Mutex::new(0));
     let mut tasks = Vec::new();
     for number in 0..8 {
         let builder = Tenure::builder(server.url()).hand_off(number % 2 == 0);
         let tenure = builder.connect().await.unwrap();
         for _ in 0..2 {
-            let (tenure, last) = (tenure.clone(), std::sync::Arc::clone(&last));
+            let (tenure, last) = (tenure.clone(), Arc::clone(&last));
             tasks.push(tokio::spawn(async move {
                 for _ in 0..25 {
                     let guard = tenure.lock("n").ttl(ms(10_000)).acquire().await.unwrap();
-                    let mut last = last.try_lock().expect("two have the lock");
-                    assert!(guard.fence().get() > *last);
-                    *last = guard.fence().get();
-                    drop(last);
+                    check_greater(&last, guard.fence().get());
                     guard.release().await.unwrap();
                 }
             }));

@@ -224,7 +224,6 @@ impl QueueTask {
                 continue;
             }
             if let Some(belief) = self.take_offer(acquisition) {
-                self.note_granted();
                 return Some(belief);
             }
             self.attempted = true;
@@ -392,7 +391,9 @@ impl QueueTask {
             return None;
         }
         let is_followed = self.queue.waiters().len() > 1;
-        acquisition.take_offer(&self.core, grant, is_followed)
+        let taken = acquisition.take_offer(&self.core, grant, is_followed)?;
+        self.note_granted();
+        Some(taken)
     }
 
     fn note_granted(&mut self) {
