@@ -136,6 +136,20 @@ impl Belief {
         }
     }
 
+    /// A lease that was taken as it was offered. The offer is shorter than the lease, so it must be
+    /// renewed before `until`.
+    pub(crate) fn of_offer(grant: Grant, until: Moment) -> Self {
+        let belief = Self::new(grant);
+        if bug(Bug::OfferBelievedForTtl) {
+            return belief;
+        }
+        let until = until.min(belief.deadline());
+        Self {
+            deadline: LeaseDeadline::Own(AtomicU64::new(until.as_nanos())),
+            ..belief
+        }
+    }
+
     /// The same lease, granted again by the store with new fences.
     pub(crate) fn regranted(
         &self,
@@ -251,6 +265,11 @@ impl Belief {
     pub(crate) fn is_ahead_of_clock(&self, now: Moment) -> bool {
         let next = Fence::new(self.fence.get() + 1);
         self.hand_off.left > 0 && !self.hand_off.covers(next, now)
+    }
+
+    /// Whether only an offer was granted so far: a renewal must make it a whole lease.
+    pub(crate) fn needs_confirmation(&self) -> bool {
+        self.deadline() < believed_until(self.hand_off.since, self.held.ttl)
     }
 
     /// Until when the lease itself may be believed.

@@ -128,7 +128,9 @@ struct UnfinishedRelease<'a> {
 
 impl Drop for UnfinishedRelease<'_> {
     fn drop(&mut self) {
-        if let Some(request) = self.request.take() {
+        if let Some(mut request) = self.request.take() {
+            // It may have been sent, and its reply goes to nobody.
+            request.unknown = true;
             let releasing = self.client.core.release_task(request, None);
             self.client.engine.spawn(releasing);
         }
@@ -149,7 +151,11 @@ async fn dispatch_events(core: Arc<Core>, mut events: mpsc::UnboundedReceiver<Ev
     let keeper = LockName::of_keeper(core.id);
     while let Some(event) = events.recv().await {
         match event {
-            Event::Offered { name, offered_to } => core.queues.offered(&name, offered_to),
+            Event::Offered {
+                name,
+                offered_to,
+                grant,
+            } => core.queues.offered(&name, offered_to, grant),
             Event::ShortOffer { name, lasts } => core.queues.short_offer(&name, lasts),
             Event::Opened { name, next } => core.queues.opened(&name, next),
             Event::Freed { name, .. } => core.queues.opened(&name, None),

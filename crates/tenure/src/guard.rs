@@ -86,6 +86,9 @@ impl Guard {
 
     /// The deadline until which the guard can be relied on, by the local clock. Each renewal
     /// extends it, but never beyond [`max_hold`](crate::Lock::max_hold).
+    ///
+    /// If another process has just released the lock, the first deadline may be half a second away,
+    /// and the first renewal follows at once: use [`ensure`](Guard::ensure) if you need more.
     pub fn deadline(&self) -> Moment {
         self.hold.belief().believable_until()
     }

@@ -210,7 +210,24 @@ impl Hold {
         // Added first, so that every reader of the record finds it there.
         hold.client.core.detached.add(&hold.belief, hold.now());
         hold.client.core.untrack(&hold.belief);
-        Ok(hold.belief.lease())
+        let lease = hold.belief.lease();
+        if hold.belief.needs_confirmation() {
+            hold.confirm_detached(lease.clone());
+        }
+        Ok(lease)
+    }
+
+    /// Only an offer was granted so far, which would end too soon: makes it a whole lease, in the
+    /// background.
+    fn confirm_detached(&self, lease: Lease) {
+        let core = Arc::clone(&self.client.core);
+        let pending = core.pending.begin();
+        self.client.engine.spawn(async move {
+            let ttl = lease.ttl;
+            // If it fails, the lease ends when its deadline says.
+            let _ = renew_detached::renew(&core, lease, ttl).await;
+            drop(pending);
+        });
     }
 
     pub(crate) async fn detach_for(self: Arc<Self>, rest: Duration) -> Result<Lease> {

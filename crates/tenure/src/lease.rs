@@ -25,6 +25,8 @@ const DRIFT_MIN: Duration = Duration::from_millis(2);
 const TTL_DIGITS: usize = 8;
 /// Before the number of a lease that its client may keep. No other number begins with it.
 const KEEP_MARK: &str = "0";
+/// Before the number of a lease whose client understands what an offer grants.
+const OFFER_MARK: &str = "+";
 
 /// A fencing token: a number that increases with every grant of a lock.
 ///
@@ -63,8 +65,8 @@ impl From<Fence> for u64 {
 ///
 /// Tenure's ids look like `tenure:<client>:<number>:<ttl>`, or in Redisson's layout like
 /// `<uuid of the client>:<number and ttl>`. The number of a lease that its client may
-/// [keep](crate::Lock::keep) begins with a zero. A lock taken by another library has whatever id
-/// that library wrote.
+/// [keep](crate::Lock::keep) begins with a zero, that of a lease that can be granted by a message
+/// with a `+`. A lock taken by another library has whatever id that library wrote.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LeaseId(Arc<str>);
 
@@ -89,6 +91,17 @@ impl LeaseId {
         Self::marked(layout, client, KEEP_MARK, number, ttl)
     }
 
+    /// The same for a lease whose client can take an offer as a grant. Clients that know nothing of
+    /// it read the same number.
+    pub(crate) fn fresh_to_be_offered(
+        layout: Layout,
+        client: &ClientId,
+        number: u64,
+        ttl: Duration,
+    ) -> Self {
+        Self::marked(layout, client, OFFER_MARK, number, ttl)
+    }
+
     fn marked(layout: Layout, client: &ClientId, mark: &str, number: u64, ttl: Duration) -> Self {
         let ttl_ms = ttl.as_millis();
         // On the stack: each lease has a new id.
@@ -106,6 +119,11 @@ impl LeaseId {
             ),
         };
         Self(id.as_str().into())
+    }
+
+    /// How the ids of a client begin in the native layout.
+    pub(crate) fn prefix_of(client: ClientId) -> String {
+        format!("tenure:{client}:")
     }
 
     /// The id as text.

@@ -95,6 +95,12 @@ bugs! {
     WaitersSilent = "waiters-silent",
     /// a waiter that has lost its place does not ask for another
     LostPlaceIgnored = "lost-place-ignored",
+    /// an offer is believed for as long as a whole lease
+    OfferBelievedForTtl = "offer-believed-for-ttl",
+    /// an offer counts from when it is heard, however late that is
+    LateOfferTrusted = "late-offer-trusted",
+    /// a lease that was taken as an offer is not renewed at once
+    OfferNotConfirmed = "offer-not-confirmed",
     /// an offer lasts for ever
     OfferUnbounded = "offer-unbounded",
     /// a shutdown leaves its waiters waiting
@@ -257,13 +263,13 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
     (
         Bug::OfferUnbounded,
         "native/release.lua",
-        "waiter, 'PX', math.max(1, math.min(waiter_ttl, 2000)))",
+        "waiter, 'PXAT', now_ms + offer_ms)",
         "waiter)",
     ),
     (
         Bug::OfferUnbounded,
         "native/release.lua",
-        "redis.call('PEXPIRE', KEYS[1], 500, 'LT')",
+        "redis.call('PEXPIREAT', KEYS[1], now_ms + 500, 'LT')",
         "",
     ),
     (
@@ -275,7 +281,7 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
     (
         Bug::ReleaseTellsNobody,
         "native/release.lua",
-        "redis.pcall('PUBLISH', wake, waiter)",
+        "redis.pcall('PUBLISH', wake, message)",
         "nil",
     ),
     (
@@ -301,6 +307,12 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
         "native/acquire.lua",
         "minted = to_fence(id)",
         "minted = to_fence(id) if not was_free then minted = math.floor(minted / 60000000) * 60000000 end",
+    ),
+    (
+        Bug::OfferWithoutFence,
+        "native/release.lua",
+        "minted = to_fence(id)",
+        "minted = math.floor(to_fence(id) / 60000000) * 60000000",
     ),
     (
         Bug::FenceRestarts,

@@ -175,6 +175,11 @@ async fn wait_in_turns(app: &AppState, mut waiting: Waiting) -> Result<Granted, 
         Ok(acquired) => {
             let broken = |_| Problem::new(Kind::INTERNAL, "the wait for the lock failed");
             let acquired = acquired.map_err(broken)?;
+            if let Ok(guard) = &acquired {
+                // A lock that another process has just passed on is first held for two seconds at
+                // most, and the client is told when its lease expires.
+                let _ = guard.ensure(guard.ttl() / 2).await;
+            }
             let (attempt, since) = (waiting.attempt.take(), waiting.since);
             hand_over(app, &waiting.name, attempt, since, acquired)
         }

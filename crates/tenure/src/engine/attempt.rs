@@ -13,7 +13,9 @@ use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
-use crate::store::{AcquireReply, Attempt, Busy, Failure, InFlight, LeaseSpec, NotYet};
+use crate::store::{
+    AcquireReply, Attempt, Busy, Failure, InFlight, LeaseSpec, NotYet, OfferedGrant,
+};
 
 /// How long a caller that gives up waits for the cleanup. The cleanup continues in any case.
 const ABANDON_WAIT: Duration = Duration::from_millis(100);
@@ -107,6 +109,42 @@ impl Acquisition {
             fences,
             queue,
         }
+    }
+
+    /// Takes an offer as a grant, without asking the store. `None` if it must ask: the offer has
+    /// become old, an earlier attempt may still run, or the lease needs more than an offer grants,
+    /// such as fences for the callers behind this one.
+    pub(super) fn take_offer(
+        &mut self,
+        core: &Core,
+        grant: OfferedGrant,
+        is_followed: bool,
+    ) -> Option<Arc<Belief>> {
+        let now = core.clock.now();
+        let lasts = grant.until.saturating_since(grant.written_at);
+        let is_fresh = grant.until.saturating_since(now) >= lasts / 2;
+        let needs_fences = is_followed && core.fences_for(self.request.renewed) > 1;
+        let fits = can_take_offers(core, &self.request) && !needs_fences;
+        if !is_fresh || !fits || self.in_flight.is_some() {
+            return None;
+        }
+        self.queued = false;
+        core.stats.acquired();
+        let grant_of_offer = Grant {
+            number: self.number,
+            held: self.held(),
+            fence: grant.fence,
+            fences: 1,
+            answered_at: now,
+            sent_at: grant.written_at,
+            renewed: self.request.renewed,
+            max_hold: self.request.max_hold,
+            keep: None,
+            uncontended: false,
+            meta: Arc::clone(&self.request.meta),
+            in_flight: None,
+        };
+        Some(Arc::new(Belief::of_offer(grant_of_offer, grant.until)))
     }
 
     /// Turns the store's reply into an outcome.
@@ -204,13 +242,27 @@ impl Acquisition {
     }
 }
 
-/// A new lease id. It tells others whether this client may keep the lease.
+/// A new lease id. It tells others whether this client may keep the lease, and whether it can take
+/// an offer as a grant.
 fn fresh_id(core: &Core, request: &AcquireRequest, number: u64) -> LeaseId {
     let (layout, ttl) = (core.settings.layout, request.ttl);
     match request.keep {
         Some(_) => LeaseId::fresh_to_keep(layout, &core.id, number, ttl),
+        None if can_take_offers(core, request) => {
+            LeaseId::fresh_to_be_offered(layout, &core.id, number, ttl)
+        }
         None => LeaseId::fresh(layout, &core.id, number, ttl),
     }
+}
+
+/// Whether an offer can grant what is requested. It has one fence, no metadata and no
+/// acknowledgements of replicas, and must be renewed.
+fn can_take_offers(core: &Core, request: &AcquireRequest) -> bool {
+    core.store.grants_by_offer()
+        && request.renewed
+        && request.keep.is_none()
+        && request.replicas == 0
+        && request.meta.is_empty()
 }
 
 /// An acquisition with a request in flight.

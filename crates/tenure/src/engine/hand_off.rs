@@ -143,12 +143,11 @@ async fn ask_store_for_turn(
             }
         }
         Ok(TurnReply::Passed(released)) => {
-            let offered = matches!(
-                &released,
-                ReleaseReply::WasHeld {
-                    offered_to: Some(_)
-                }
-            );
+            let offered = match &released {
+                ReleaseReply::WasHeld { offered_to } => offered_to.is_some(),
+                ReleaseReply::Passed { .. } => true,
+                ReleaseReply::NotHeld => false,
+            };
             release::note_released(core, &belief.held, released);
             if !offered {
                 // No other message tells the queue that the lock may be free.

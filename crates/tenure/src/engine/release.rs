@@ -174,7 +174,12 @@ pub(crate) async fn release_until_gone(
             core.queues.left_store_queue(&lease.name);
         }
         let failure = match answer {
-            Ok(ReleaseReply::NotHeld) if unknown => return Ok(ReleaseResult::Gone),
+            Ok(ReleaseReply::NotHeld) if unknown => {
+                // The lost reply may have passed it to one of our waiters, and no message tells
+                // that.
+                core.queues.retry(&lease.name);
+                return Ok(ReleaseResult::Gone);
+            }
             Ok(release) => return Ok(ReleaseResult::Answered(note_released(core, lease, release))),
             Err(failure) => failure,
         };
@@ -183,6 +188,7 @@ pub(crate) async fn release_until_gone(
             return Err(failure.error);
         }
         if core.clock.now() >= ends_before {
+            core.queues.retry(&lease.name);
             return Ok(ReleaseResult::Unanswered);
         }
         let again_at = (core.clock.now() + backoff.next()).min(ends_before);
@@ -197,8 +203,13 @@ pub(crate) fn note_released(core: &Core, lease: &LeaseSpec, release: ReleaseRepl
             core.stats.released();
             // If it is one of ours, the store's message comes later or not at all.
             if let Some(offered_to) = offered_to {
-                core.queues.offered(&lease.name, offered_to);
+                core.queues.offered(&lease.name, offered_to, None);
             }
+            Released::WasHeld
+        }
+        ReleaseReply::Passed { to, grant } => {
+            core.stats.released();
+            core.queues.offered(&lease.name, to, Some(grant));
             Released::WasHeld
         }
         ReleaseReply::NotHeld => {

@@ -177,12 +177,21 @@ async fn follow(
         for expected in std::mem::take(&mut both.offers) {
             let heard =
                 tokio::time::timeout(Duration::from_secs(5), next_turn(&mut happened)).await;
-            let Ok(Some(Event::Offered { offered_to, .. })) = heard else {
+            let Ok(Some(Event::Offered {
+                name,
+                offered_to,
+                grant,
+            })) = heard
+            else {
                 return Err(TestCaseError::fail(format!(
                     "{expected} was not woken: {heard:?}"
                 )));
             };
             prop_assert_eq!(offered_to.as_str(), expected);
+            if let Some(grant) = grant {
+                let name = both.names.iter().position(|it| *it == name).unwrap();
+                both.granted(name, 1, grant.fence.get());
+            }
         }
     }
     Ok(())
@@ -229,7 +238,13 @@ impl Both {
             clock: clock.clone(),
             store,
             leases: (0..=LEASES as u64)
-                .map(|n| LeaseId::fresh(layout, &client, n, TTL))
+                .map(|n| match layout {
+                    // Half of them can take an offer as a grant.
+                    Layout::Native if n % 2 == 1 => {
+                        LeaseId::fresh_to_be_offered(layout, &client, n, TTL)
+                    }
+                    _ => LeaseId::fresh(layout, &client, n, TTL),
+                })
                 .collect(),
             fences: vec![[0; 2]; names.len()],
             names,
@@ -438,6 +453,7 @@ fn released(release: ReleaseReply) -> Said {
         ReleaseReply::WasHeld {
             offered_to: Some(to),
         } => Said::Offered(to.to_string()),
+        ReleaseReply::Passed { to, .. } => Said::Offered(to.to_string()),
         ReleaseReply::NotHeld => Said::No(None),
     }
 }

@@ -95,6 +95,11 @@ pub(crate) trait Store: Send + Sync + 'static {
         u32::MAX
     }
 
+    /// Whether an offer of this store may come with a grant, and this client understands that.
+    fn grants_by_offer(&self) -> bool {
+        false
+    }
+
     /// The node that has a lock. A batch should be about locks on one node, so that a node that
     /// does not reply delays no other.
     fn node_of(&self, _name: &LockName) -> u64 {
@@ -331,7 +336,22 @@ pub(crate) enum ReleaseReply {
     WasHeld {
         offered_to: Option<LeaseId>,
     },
+    /// It was held. Now this waiter of the same client holds the lock.
+    Passed {
+        to: LeaseId,
+        grant: OfferedGrant,
+    },
     NotHeld,
+}
+
+/// What a waiter may rely on when it is offered the lock, before it has asked the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OfferedGrant {
+    pub(crate) fence: Fence,
+    /// A moment before the store wrote the offer.
+    pub(crate) written_at: Moment,
+    /// Until when it may be believed: the offer certainly lasts longer.
+    pub(crate) until: Moment,
 }
 
 /// The reply to [`turn`](Store::turn).
@@ -439,7 +459,11 @@ pub(crate) enum RecordWritten {
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The lock was offered to this lease.
-    Offered { name: LockName, offered_to: LeaseId },
+    Offered {
+        name: LockName,
+        offered_to: LeaseId,
+        grant: Option<OfferedGrant>,
+    },
     /// The lock is free and any waiter may acquire it. If this waiter is next, it holds back for a
     /// moment, and the others for as long as if the lock had been offered to it.
     Opened {

@@ -48,10 +48,10 @@ pub fn eval(
     let parts = [
         ("whole.lua", script!("whole.lua")),
         ("native/lease_at.lua", script!("native/lease_at.lua")),
-        ("native/fence.lua", script!("native/fence.lua")),
         ("native/handed_on.lua", script!("native/handed_on.lua")),
         ("master.lua", script!("master.lua")),
         ("native/offer.lua", script!("native/offer.lua")),
+        ("native/fence.lua", script!("native/fence.lua")),
         ("living.lua", script!("living.lua")),
         ("heard.lua", script!("heard.lua")),
         ("native/lock.lua", script!("native/lock.lua")),

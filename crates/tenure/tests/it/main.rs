@@ -36,6 +36,8 @@ mod fences;
 mod foreign;
 /// Handing off, where a real server counts, stops, or is out of reach.
 mod hand_off;
+/// A lock that goes from one process to another in one trip, and messages that must not be trusted.
+mod hand_over;
 /// One test for each hazard of docs/testing.md that exists on one node, carrying its number.
 mod hazards;
 /// Kept leases, where a real server counts, a keeper dies, and messages are refused.

@@ -67,6 +67,11 @@ async fn take_and_run(plan: &Plan, locks: &Locks, signals: &mut Signals) -> Resu
         ));
     }
     let held_since = Instant::now();
+    if plan.is_renewed {
+        // A lock that another process has just passed on is first held for two seconds at most. If
+        // this fails, the command is ended like any that has lost its lock.
+        let _ = guard.ensure(plan.ttl / 2).await;
+    }
     // Dropped by a panic, it would release the lock while the command is still alive.
     let guard = ManuallyDrop::new(guard);
     let finished = start_and_watch(plan, &guard, signals).await;

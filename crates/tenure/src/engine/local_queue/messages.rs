@@ -39,12 +39,13 @@ impl QueueTask {
                     holder.set_remaining(lasts, now);
                 }
             }
-            QueueMessage::Offered(to) => {
+            QueueMessage::Offered(to, grant) => {
                 let ours = self.queue.waiters().queued_as.as_ref() == Some(&to);
                 self.note_idle(ours);
                 if ours {
                     self.core.stats.woken_by_message();
                     self.wakeups.retry = true;
+                    self.wakeups.granted = grant.map(|grant| (to, grant));
                 } else {
                     self.queue.waiters().advance();
                     let offer = offer_duration(&to);

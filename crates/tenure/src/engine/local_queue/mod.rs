@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::QueuedWaiter;
+use crate::store::{OfferedGrant, QueuedWaiter};
 
 mod ask;
 mod messages;
@@ -94,8 +94,8 @@ pub(super) enum QueueMessage {
     LeftStoreQueue,
     /// Our place in the store's queue is gone, because heartbeats were missing for too long.
     LostStorePlace(LeaseId),
-    /// The lock was offered to this lease.
-    Offered(LeaseId),
+    /// The lock was offered to this lease, perhaps with a grant.
+    Offered(LeaseId, Option<OfferedGrant>),
     /// The lock is free, and perhaps this waiter is next.
     Opened(Option<LeaseId>),
     /// The lock is reserved for the next waiter for this long only.
@@ -159,8 +159,13 @@ impl LocalQueues {
         self.registry().queues.get(name).cloned()
     }
 
-    pub(crate) fn offered(&self, name: &LockName, offered_to: LeaseId) {
-        self.send(name, QueueMessage::Offered(offered_to));
+    pub(crate) fn offered(
+        &self,
+        name: &LockName,
+        offered_to: LeaseId,
+        grant: Option<OfferedGrant>,
+    ) {
+        self.send(name, QueueMessage::Offered(offered_to, grant));
     }
 
     /// A release of this lock has started. Remembered for the timings of the next holder.

@@ -32,7 +32,7 @@ use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
-use crate::store::{Busy, Failure};
+use crate::store::{Busy, Failure, OfferedGrant};
 
 /// How often to retry while the store may not grant yet: the reason may end early.
 const NOT_YET_POLL: Duration = Duration::from_secs(1);
@@ -87,6 +87,8 @@ pub(super) enum Subscription {
 pub(super) struct Wakeups {
     /// There is a reason to try again.
     pub(super) retry: bool,
+    /// The lock was offered to this lease, with this grant.
+    pub(super) granted: Option<(LeaseId, OfferedGrant)>,
     /// The lock belongs to another waiter for this long at most: offered or left to it.
     pub(super) offered_to_other: Option<Duration>,
 }
@@ -221,6 +223,9 @@ impl QueueTask {
                 self.fail(first.number, error);
                 continue;
             }
+            if let Some(belief) = self.take_offer(acquisition) {
+                return Some(belief);
+            }
             self.attempted = true;
             let asked_at = self.now();
             self.wakeups = Wakeups::default();
@@ -233,9 +238,7 @@ impl QueueTask {
             let reply = self.while_handling_messages(acquisition.attempt(&core, queue, limit));
             match reply.await {
                 Ok(AttemptOutcome::Granted(belief)) => {
-                    self.unreachable = None;
-                    self.not_yet = None;
-                    self.note_handover();
+                    self.note_granted();
                     return Some(belief);
                 }
                 Ok(AttemptOutcome::NotYet(not_yet)) => {
@@ -378,6 +381,25 @@ impl QueueTask {
         waiters.queued_as = None;
         waiters.is_queued = false;
         waiters.set_ahead(None);
+    }
+
+    /// Takes what the last message offered, if that grants the lock as the first waiter wants it.
+    fn take_offer(&mut self, acquisition: &mut Acquisition) -> Option<Arc<Belief>> {
+        let (offered_to, grant) = self.wakeups.granted.take()?;
+        if offered_to != *acquisition.id() {
+            // An earlier acquisition heard it while its own request was granted.
+            return None;
+        }
+        let is_followed = self.queue.waiters().len() > 1;
+        let taken = acquisition.take_offer(&self.core, grant, is_followed)?;
+        self.note_granted();
+        Some(taken)
+    }
+
+    fn note_granted(&mut self) {
+        self.unreachable = None;
+        self.not_yet = None;
+        self.note_handover();
     }
 
     /// Records how long the lock was idle.

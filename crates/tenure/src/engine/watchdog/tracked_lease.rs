@@ -56,7 +56,11 @@ pub(super) enum DueTask {
 
 impl TrackedLease {
     pub(super) fn new(belief: Arc<Belief>) -> Self {
-        let renew_at = renewal_time::after_success(belief.acquired_at, belief.held.ttl);
+        let renew_at = if belief.needs_confirmation() && !bug(Bug::OfferNotConfirmed) {
+            AT_ONCE
+        } else {
+            renewal_time::after_success(belief.acquired_at, belief.held.ttl)
+        };
         Self {
             scheduled: None,
             renewal: RequestState::at(belief.renewed.then_some(renew_at)),

@@ -327,6 +327,7 @@ fn event_for_client(effect: Effect) -> (Option<ClientId>, Event) {
             let event = Event::Offered {
                 name,
                 offered_to: to.clone(),
+                grant: None,
             };
             (to.client(), event)
         }

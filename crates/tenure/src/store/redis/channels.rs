@@ -9,10 +9,11 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::Notify;
 
 use super::layout::Topic;
+use super::told_offer::ToldOffer;
 use crate::layout::Layout;
 use crate::lease::ClientId;
 use crate::name::LockName;
-use crate::store::{Event, NeedsMessages};
+use crate::store::{Event, NeedsMessages, OfferedGrant};
 
 #[derive(Default)]
 pub(super) struct Channels {
@@ -92,14 +93,19 @@ impl Channels {
         known.remove(channel)?.listener_number
     }
 
-    /// What a message on a channel means, if anything.
-    pub(super) fn event(&self, channel: &str, message: &str) -> Option<Event> {
+    /// What a message on a channel means, if anything; `to_grant` says what an offer is worth.
+    pub(super) fn event(
+        &self,
+        channel: &str,
+        message: &str,
+        to_grant: impl FnOnce(ToldOffer) -> Option<OfferedGrant>,
+    ) -> Option<Event> {
         let (topic, name) = {
             let known = self.known();
             let channel = known.get(channel)?;
             (channel.topic, channel.name.clone())
         };
-        topic.event(name, message)
+        topic.event(name, message, to_grant)
     }
 
     /// The channels of this listener.

@@ -204,7 +204,7 @@ fn finish(owner: &Weak<Connection>, batch: Batch, replies: Reply<Vec<Value>>) {
         }
         if connection.wire().is_closed() {
             // Nothing else would fail what was refused and waits to be sent again.
-            connection.send_waiting(waiting);
+            connection.send_waiting(waiting, ReadBy::Driver);
         } else {
             drop(waiting);
             connection.wire().request_write();

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use super::command::Pipeline;
 use super::script::{self, LockScripts};
+use super::told_offer::ToldOffer;
 use super::value::Value;
 use crate::layout::Layout;
 use crate::lease::LeaseId;
 use crate::mode::Mode;
 use crate::name::{LockName, hash_tag};
-use crate::store::{Event, LeaseSpec, NotHeld, WatchReply};
+use crate::store::{Event, LeaseSpec, NotHeld, OfferedGrant, WatchReply};
 
 /// Prefix of a Redlock node's message, before the number of subscribers and the id of the released
 /// lease.
@@ -129,8 +130,13 @@ impl Layout {
 }
 
 impl Topic {
-    /// What a message means, if anything.
-    pub(super) fn event(self, name: LockName, message: &str) -> Option<Event> {
+    /// What a message means, if anything; `to_grant` says what an offer is worth.
+    pub(super) fn event(
+        self,
+        name: LockName,
+        message: &str,
+        to_grant: impl FnOnce(ToldOffer) -> Option<OfferedGrant>,
+    ) -> Option<Event> {
         if let (Self::Turn, Some(freed)) = (self, message.strip_prefix(FREE)) {
             let (listeners, lease) = freed.split_once(' ')?;
             return Some(Event::Freed {
@@ -155,10 +161,14 @@ impl Topic {
                 name,
                 next: Some(LeaseId::new(next)),
             }),
-            (Self::Turn, None) => Some(Event::Offered {
-                name,
-                offered_to: LeaseId::new(message),
-            }),
+            (Self::Turn, None) => {
+                let (offered_to, told) = ToldOffer::parse(message);
+                Some(Event::Offered {
+                    name,
+                    offered_to,
+                    grant: told.and_then(to_grant),
+                })
+            }
             (Self::Free, _) if message == UNLOCKED => Some(Event::Opened { name, next: None }),
             (Self::Free, _) => None,
         }
@@ -219,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_brief_offer_says_how_long_it_lasts() {
-        let heard = |message| Topic::Turn.event(LockName::new("n").unwrap(), message);
+        let heard = |message| Topic::Turn.event(LockName::new("n").unwrap(), message, |_| None);
         let lasts = Duration::from_millis(500);
         assert!(
             matches!(heard("brief 500"), Some(Event::ShortOffer { lasts: told, .. }) if told == lasts)
@@ -231,7 +241,7 @@ mod tests {
 
     #[test]
     fn only_the_message_of_a_lock_says_that_it_is_free() {
-        let heard = |message| Topic::Free.event(LockName::new("n").unwrap(), message);
+        let heard = |message| Topic::Free.event(LockName::new("n").unwrap(), message, |_| None);
         assert!(matches!(heard("0"), Some(Event::Opened { next: None, .. })));
         for other in ["1", "00", "-1", "", "x", "open 0"] {
             assert!(heard(other).is_none(), "{other}");

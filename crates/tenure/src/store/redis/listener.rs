@@ -1,6 +1,6 @@
 //! The connection for pub/sub messages and for invalidations of watched leases.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -9,14 +9,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::channels::Channels;
 use super::command::{Cmd, cmd};
-use super::connection::{Connection, SendOptions};
+use super::connection::Connection;
 use super::reconnect::Reconnector;
 use super::server::Server;
+use super::told_offer::ToldOffer;
 use super::wire::Push;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
-use crate::store::{Event, Failure};
+use crate::store::{Event, Failure, OfferedGrant};
 
 /// How often to ping. A half-open connection shows no error by itself.
 const HEARTBEAT: Duration = Duration::from_secs(3);
@@ -24,6 +25,9 @@ const HEARTBEAT: Duration = Duration::from_secs(3);
 /// would poll. Rare enough for a crowd, often enough to keep idle connections alive.
 const HEARTBEAT_IDLE: Duration = Duration::from_secs(30);
 const HEARTBEAT_LIMIT: Duration = Duration::from_secs(2);
+/// The server's clock is read again when the last reading is older than this: the older it is, the
+/// less an offer is worth.
+const CLOCK_READ_AFTER: Duration = Duration::from_secs(1);
 /// How long to wait before reconnecting.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
 
@@ -39,6 +43,7 @@ pub(super) struct Listener {
     /// The lock that the last message reported as free, together with our next waiter. release.lua
     /// publishes to Redisson's waiters right after it.
     opened: Mutex<Option<LockName>>,
+    is_reading_clock: AtomicBool,
     closed: CancellationToken,
 }
 
@@ -74,6 +79,7 @@ impl Listener {
             pushes: Mutex::new(Some(receiver)),
             events: OnceLock::new(),
             opened: Mutex::default(),
+            is_reading_clock: AtomicBool::new(false),
             closed: CancellationToken::new(),
         })
     }
@@ -130,7 +136,12 @@ impl Listener {
         limit: Moment,
     ) -> Result<(), Failure> {
         let connection = self.reconnector.connection(limit).await?;
-        self.subscribe_on(&connection, channel, limit).await
+        self.subscribe_on(&connection, channel, limit).await?;
+        if needs_new_reading(&connection, self.server.clock.now()) {
+            // For the first offer. If it fails, the waiter accepts that as it would without.
+            let _ = connection.read_clock(limit).await;
+        }
+        Ok(())
     }
 
     async fn subscribe_on(
@@ -187,12 +198,20 @@ impl Listener {
     }
 
     fn on_message(&self, channel: &str, message: &str) {
-        let event = self.channels.event(channel, message);
+        let event = self
+            .channels
+            .event(channel, message, |told| self.grant_of(told));
         if let Some(event) = event
             && !self.is_echo(&event)
         {
             self.emit(event);
         }
+    }
+
+    /// What an offer is worth that was just heard, by the clock of the server that sent it.
+    fn grant_of(&self, told: ToldOffer) -> Option<OfferedGrant> {
+        let reading = self.reconnector.live()?.last_clock_reading()?;
+        told.grant(reading, self.server.clock.now())
     }
 
     /// The server ended a subscription to a shard channel: its slot has moved.
@@ -262,6 +281,7 @@ async fn run(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<Push>)
             Ok(Some(Push::Disconnected)) => !is_alive(&listener).await,
             Ok(Some(push)) => {
                 listener.on_push(push);
+                refresh_clock(&listener);
                 false
             }
             Err(_) if quiet < HEARTBEAT_IDLE && !listener.channels.needs_messages() => false,
@@ -301,10 +321,31 @@ async fn is_alive(listener: &Listener) -> bool {
         return false;
     };
     let limit = listener.server.clock.now() + HEARTBEAT_LIMIT;
-    connection
-        .run(&cmd("PING"), SendOptions::until(limit))
-        .await
-        .is_ok()
+    // Any reply would do; this one also tells what offers are worth.
+    connection.read_clock(limit).await
+}
+
+/// Reads the server's clock in the background, if the last reading is no longer new.
+fn refresh_clock(listener: &Arc<Listener>) {
+    let now = listener.server.clock.now();
+    let Some(connection) = listener.reconnector.live() else {
+        return;
+    };
+    if needs_new_reading(&connection, now)
+        && !listener.is_reading_clock.swap(true, Ordering::Relaxed)
+    {
+        let listener = Arc::clone(listener);
+        tokio::spawn(async move {
+            connection.read_clock(now + HEARTBEAT_LIMIT).await;
+            listener.is_reading_clock.store(false, Ordering::Relaxed);
+        });
+    }
+}
+
+/// Whether the server's clock should be read again. A user that may not read it is not asked.
+fn needs_new_reading(connection: &Connection, now: Moment) -> bool {
+    let reading = connection.last_clock_reading();
+    reading.is_some_and(|reading| now >= reading.asked_at + CLOCK_READ_AFTER)
 }
 
 /// Reconnects until it works, and returns the connection that has all subscriptions again.

@@ -54,6 +54,7 @@ mod server;
 mod server_error;
 mod subscribe;
 mod tls;
+mod told_offer;
 mod transaction_candidates;
 mod trusted_primary;
 mod turn;

@@ -41,6 +41,8 @@ pub(crate) struct RedisStore {
     pub(super) tracking_warned: AtomicBool,
     /// How long a new primary grants no new locks.
     pub(super) after_failover: OnceLock<Duration>,
+    /// How the lease ids of the client that uses this store begin, in the native layout.
+    pub(super) own_prefix: OnceLock<String>,
 }
 
 impl RedisStore {
@@ -110,6 +112,7 @@ impl RedisStore {
             stats,
             tracking_warned: AtomicBool::new(false),
             after_failover: OnceLock::new(),
+            own_prefix: OnceLock::new(),
         })
     }
 
@@ -150,11 +153,13 @@ impl RedisStore {
 impl Store for RedisStore {
     fn start(
         &self,
-        _: ClientId,
+        client: ClientId,
         events: mpsc::UnboundedSender<Event>,
         _: Pending,
         needs_messages: NeedsMessages,
     ) {
+        // A store is started once.
+        let _ = self.own_prefix.set(LeaseId::prefix_of(client));
         self.channels.set_needs_messages(needs_messages);
         self.routes.start(events);
     }
@@ -189,6 +194,13 @@ impl Store for RedisStore {
         Box::pin(self.try_renew_all(leases, watched, limit))
     }
 
+    /// Not where messages may come from another server than the offer: its clock is another one. Not
+    /// after a failover either, because the message does not tell which primary wrote the offer.
+    fn grants_by_offer(&self) -> bool {
+        let is_one_server = matches!(self.routes, Routes::One(_)) || self.sharded;
+        self.layout == Layout::Native && is_one_server && !self.pauses_after_failover()
+    }
+
     fn node_of(&self, name: &LockName) -> u64 {
         if bug(Bug::PlacesRenewedTogether) {
             return 0;
@@ -220,7 +232,7 @@ impl Store for RedisStore {
         dequeue: Option<&'a LeaseId>,
         limit: Moment,
     ) -> BoxFuture<'a, Result<ReleaseReply, Failure>> {
-        Box::pin(self.release_at_owner(lease, dequeue, limit))
+        Box::pin(self.release_at_owner(self.heard_release(lease, dequeue), limit))
     }
 
     fn turn<'a>(

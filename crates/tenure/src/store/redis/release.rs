@@ -19,29 +19,28 @@ use crate::store::{Failure, InFlight, LeaseSpec, ReleaseReply};
 impl RedisStore {
     pub(super) async fn release_at_owner(
         &self,
-        lease: &LeaseSpec,
-        dequeue: Option<&LeaseId>,
+        release: Release<'_>,
         limit: Moment,
     ) -> Result<ReleaseReply, Failure> {
         let limit = self.command_limit(limit);
-        let mut route = self.route(&lease.name)?;
+        let name = &release.lease.name;
+        let mut route = self.route(name)?;
         loop {
-            let answer = self.release_via(&route, lease, dequeue, limit).await;
+            let answer = self.release_via(&route, release, limit).await;
             let Err(failure) = answer else { return answer };
-            route = self.next_route(&lease.name, route, failure, limit).await?;
+            route = self.next_route(name, route, failure, limit).await?;
         }
     }
 
     async fn release_via(
         &self,
         route: &Route,
-        lease: &LeaseSpec,
-        dequeue: Option<&LeaseId>,
+        release: Release<'_>,
         limit: Moment,
     ) -> Result<ReleaseReply, Failure> {
         let connection = route.node.commands.connection(limit).await?;
         let options = SendOptions::until(limit).asking(route.asking);
-        self.try_release(&connection, lease, dequeue, options).await
+        self.try_release(&connection, release, options).await
     }
 
     /// Releases, and returns whether that was late enough that the attempt can no longer run.
@@ -59,7 +58,9 @@ impl RedisStore {
             // After the attempt, on the same connection. If its runtime no longer drives it, it is
             // broken the next time.
             let options = SendOptions::until(limit);
-            let released = self.try_release(&connection, lease, None, options).await;
+            let released = self
+                .try_release(&connection, Release::unheard(lease), options)
+                .await;
             return match released {
                 Ok(_) => Ok(None),
                 // Any reply shows that the attempt has run. Either it was refused like this one, or
@@ -69,14 +70,16 @@ impl RedisStore {
                     if failure.in_flight.is_some() || !failure.transient {
                         return Err(failure);
                     }
-                    self.release_at_owner(lease, None, limit).await?;
+                    self.release_at_owner(Release::unheard(lease), limit)
+                        .await?;
                     Ok(None)
                 }
                 Err(failure) => Err(failure),
             };
         }
         if bug(Bug::CancelOnOtherConnection) {
-            self.release_at_owner(lease, None, limit).await?;
+            self.release_at_owner(Release::unheard(lease), limit)
+                .await?;
             return Ok(None);
         }
         self.cancel_by_clock(lease, in_flight, limit).await
@@ -121,7 +124,8 @@ impl RedisStore {
             .ok_or_else(|| Failure::refused(time.unexpected("TIME")))?;
         connection.set_clock(asked_at, now_us);
         let options = options.asking(route.asking);
-        self.try_release(&connection, lease, None, options).await?;
+        self.try_release(&connection, Release::unheard(lease), options)
+            .await?;
         Ok(now_us)
     }
 
@@ -134,6 +138,7 @@ impl RedisStore {
         dequeue: Option<&LeaseId>,
     ) -> Result<ReleaseReply, Failure> {
         if self.can_release_together(lease, dequeue)
+            && connection.shares_counter()
             && !connection
                 .queue()
                 .release_all_denied
@@ -143,7 +148,8 @@ impl RedisStore {
             return Ok(released);
         }
         let options = SendOptions::on_caller();
-        self.try_release(connection, lease, dequeue, options).await
+        let release = self.heard_release(lease, dequeue);
+        self.try_release(connection, release, options).await
     }
 
     /// Whether `release_all.lua` does what `release.lua` would do. Keys of a cluster cannot be released
@@ -154,20 +160,38 @@ impl RedisStore {
             && dequeue.is_none()
             && lease.last_fence.is_none()
             && !lease.has_meta
+            && self.is_own(lease)
             && !bug(Bug::ReleaseInTwoSteps)
+    }
+
+    /// A release whose reply the engine hands to the waiters of this client.
+    pub(super) fn heard_release<'a>(
+        &self,
+        lease: &'a LeaseSpec,
+        dequeue: Option<&'a LeaseId>,
+    ) -> Release<'a> {
+        Release {
+            lease,
+            dequeue,
+            is_heard: self.is_own(lease),
+        }
+    }
+
+    /// Whether this client acquired the lease.
+    fn is_own(&self, lease: &LeaseSpec) -> bool {
+        let prefix = self.own_prefix.get();
+        prefix.is_some_and(|prefix| lease.id.as_str().starts_with(prefix))
     }
 
     pub(super) async fn try_release(
         &self,
         connection: &Connection,
-        lease: &LeaseSpec,
-        dequeue: Option<&LeaseId>,
+        release: Release<'_>,
         options: SendOptions,
     ) -> Result<ReleaseReply, Failure> {
         if bug(Bug::ReleaseInTwoSteps) {
-            return release_in_two_steps(connection, lease, options).await;
+            return release_in_two_steps(connection, release.lease, options).await;
         }
-        let release = Release { lease, dequeue };
         let released = self.perform_on(connection, &release, options).await?;
         released.map_err(|_| connection.too_late())
     }

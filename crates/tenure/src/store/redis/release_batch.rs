@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 
 use super::command::{append_bulk, append_bulk_number, append_bulk_of, append_header};
 use super::connection::{Connection, SendOptions};
+use super::layout::SHARED_COUNTER;
 use super::operation::reply::released;
 use super::request_queue::{Entry, ReleaseEntry, Released};
 use super::script::RELEASE_ALL;
@@ -37,6 +38,7 @@ impl Connection {
         let entry = ReleaseEntry {
             name: lease.name.clone(),
             id: lease.id.clone(),
+            asked_at: self.clock().now(),
             reply,
         };
         let start = self.start_call();
@@ -132,13 +134,15 @@ impl ReleaseEntry {
     /// On its own, it needs no second call if clients wait for the lock.
     fn encode(&self, out: &mut Vec<u8>) {
         let script = &Layout::Native.scripts(Mode::Exclusive, false).release;
-        append_header(out, b'*', 7);
-        for word in ["EVALSHA", script.hash(), "3", self.name.as_str()] {
+        append_header(out, b'*', 9);
+        for word in ["EVALSHA", script.hash(), "5", self.name.as_str()] {
             append_bulk(out, word.as_bytes());
         }
         for role in ["queue", "alive"] {
             append_bulk_of(out, &self.name.neighbour_parts(role));
         }
+        append_bulk(out, SHARED_COUNTER.as_bytes());
+        append_bulk_of(out, &self.name.neighbour_parts("fences"));
         append_bulk(out, self.id.as_str().as_bytes());
     }
 
@@ -147,7 +151,7 @@ impl ReleaseEntry {
             Some(error) if is_unknown_script(error) => Released::Undecided,
             Some(error) if server_error::ran_partly(error) => connection.released_partly(error),
             Some(error) => Released::Failed(Box::new(connection.refusal(error))),
-            None => match released(Layout::Native, &self.name, reply) {
+            None => match released(Layout::Native, &self.name, reply, self.asked_at) {
                 Ok(reply) => Released::Done(reply),
                 Err(failure) => Released::Failed(Box::new(failure)),
             },

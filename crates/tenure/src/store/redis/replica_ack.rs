@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::command::cmd;
 use super::connection::{Connection, SendOptions};
+use super::operation::Release;
 use super::perform::Performed;
 use super::redis_store::RedisStore;
 use crate::error::{Error, ErrorKind};
@@ -83,7 +84,9 @@ impl RedisStore {
         };
         let limit = self.clock.now() + self.response_timeout;
         let options = SendOptions::until(limit);
-        let released = self.try_release(connection, lease, None, options).await;
+        let released = self
+            .try_release(connection, Release::unheard(lease), options)
+            .await;
         if released.is_err() {
             // A server that was demoted meanwhile refuses the release. A retry finds the new
             // primary.

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use super::vote_request::{VoteEntry, VoteReleaseEntry, VoteScripts};
 use super::wire::{ReadBy, Reply};
 use crate::lease::LeaseId;
+use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::{AcquireReply, Failure, ReleaseReply};
 
@@ -58,6 +59,7 @@ pub(super) struct AcquireEntry {
 pub(super) struct ReleaseEntry {
     pub(super) name: LockName,
     pub(super) id: LeaseId,
+    pub(super) asked_at: Moment,
     pub(super) reply: EntryReply<Released>,
 }
 

@@ -186,11 +186,11 @@ parts! {
     "whole.lua",
     "master.lua",
     "native/lease_at.lua",
-    "native/fence.lua",
     "native/last_fence.lua",
     "native/handed_on.lua",
     "native/offer.lua",
     // After what includes them.
+    "native/fence.lua",
     "living.lua",
     "heard.lua",
     "native/lock.lua",

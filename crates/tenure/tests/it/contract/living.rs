@@ -219,6 +219,8 @@ impl Ear {
     /// Whose turn it is by the next message.
     fn next(&mut self) -> String {
         let message = self.0.next_message(ms(20_000));
-        message.expect("nobody was told").payload
+        let message = message.expect("nobody was told").payload;
+        // What else the waiter is told comes after its id.
+        message.split(' ').next().unwrap().to_owned()
     }
 }

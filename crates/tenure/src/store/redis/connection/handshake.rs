@@ -110,7 +110,9 @@ impl Connection {
 
     /// Notes the server's clock at the start of the connection.
     fn note_clock(&self, asked_at: Moment, server_us: Option<u64>) {
-        let server_us = server_us.unwrap_or_else(|| Clock::Boot.wall_micros());
-        self.set_clock(asked_at, server_us);
+        match server_us {
+            Some(server_us) => self.set_clock(asked_at, server_us),
+            None => self.guess_clock(asked_at, Clock::Boot.wall_micros()),
+        }
     }
 }

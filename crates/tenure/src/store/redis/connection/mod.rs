@@ -3,8 +3,8 @@
 //! A command is sent at most once. If no reply comes, the caller
 //! learns on which connection the command was sent, so that it can clean up in order.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::{Arc, Mutex};
 
 use tokio_util::sync::CancellationToken;
 
@@ -13,6 +13,7 @@ use super::request_queue::RequestQueue;
 use super::response_watch::ResponseWatch;
 use super::server::Server;
 use super::server_error;
+use super::told_offer::ClockReading;
 use super::transaction_candidates::TransactionCandidates;
 use super::trusted_primary::TrustedPrimary;
 use super::value::Value;
@@ -50,6 +51,8 @@ pub(crate) struct Connection {
     clock_offset_us: AtomicI64,
     /// When the clock was read, in nanoseconds of the boot clock; 0 if it is in doubt.
     clock_read_at: AtomicU64,
+    /// The same reading, if it is not a guess.
+    clock_reading: Mutex<Option<ClockReading>>,
 }
 
 impl Connection {
@@ -69,6 +72,7 @@ impl Connection {
                 .node(&endpoint.target.address.to_string()),
             clock_offset_us: AtomicI64::new(0),
             clock_read_at: AtomicU64::new(0),
+            clock_reading: Mutex::default(),
         }
     }
 

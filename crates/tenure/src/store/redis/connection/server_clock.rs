@@ -1,10 +1,13 @@
 //! The server's clock, as a connection knows it.
 
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::Connection;
+use super::{Connection, SendOptions};
 use crate::moment::Moment;
+use crate::store::redis::command::cmd;
+use crate::store::redis::told_offer::ClockReading;
 
 /// How long a reading of the server's clock is fresh.
 const FRESH_FOR: Duration = Duration::from_millis(100);
@@ -25,6 +28,42 @@ impl Connection {
             .store(theirs.saturating_sub(ours), Ordering::Relaxed);
         self.clock_read_at
             .store(asked_at.as_nanos(), Ordering::Relaxed);
+        *self.clock_reading() = Some(ClockReading {
+            asked_at,
+            server_us,
+        });
+    }
+
+    /// Guesses the server's clock, because its user may not read it.
+    pub(super) fn guess_clock(&self, asked_at: Moment, server_us: u64) {
+        self.set_clock(asked_at, server_us);
+        *self.clock_reading() = None;
+    }
+
+    /// The last reading of the server's clock, if it was ever read.
+    pub(crate) fn last_clock_reading(&self) -> Option<ClockReading> {
+        *self.clock_reading()
+    }
+
+    /// Reads the server's clock. False if the server does not reply.
+    pub(crate) async fn read_clock(&self, limit: Moment) -> bool {
+        let asked_at = self.clock().now();
+        match self.run(&cmd("TIME"), SendOptions::until(limit)).await {
+            Ok(time) => {
+                if let Some(server_us) = time.as_server_time_us() {
+                    self.set_clock(asked_at, server_us);
+                }
+                true
+            }
+            // A refusal is a reply too.
+            Err(failure) => !failure.transient,
+        }
+    }
+
+    fn clock_reading(&self) -> MutexGuard<'_, Option<ClockReading>> {
+        self.clock_reading
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the last reading of the server's clock is fresh.

@@ -9,10 +9,24 @@ use crate::store::redis::layout::redisson_channel;
 use crate::store::redis::script_call::ScriptCall;
 use crate::store::{Failure, LeaseSpec, ReleaseReply};
 
+#[derive(Clone, Copy)]
 pub(in crate::store::redis) struct Release<'a> {
     pub(in crate::store::redis) lease: &'a LeaseSpec,
     /// A waiter that leaves the queue as well.
     pub(in crate::store::redis) dequeue: Option<&'a LeaseId>,
+    /// Whether the reply reaches the client of this lease, and so its waiters.
+    pub(in crate::store::redis) is_heard: bool,
+}
+
+impl<'a> Release<'a> {
+    /// A release whose reply nobody reads.
+    pub(in crate::store::redis) fn unheard(lease: &'a LeaseSpec) -> Self {
+        Self {
+            lease,
+            dequeue: None,
+            is_heard: false,
+        }
+    }
 }
 
 impl Operation for Release<'_> {
@@ -22,32 +36,38 @@ impl Operation for Release<'_> {
         &self.lease.name
     }
 
-    /// Most releases need three keys.
+    /// Most releases need five keys and one argument.
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
         let (lease, name) = (self.lease, self.name());
         let mut call = ScriptCall::new(&at.scripts(lease.mode).release)
             .key(name.as_str())
             .keys(name.queue_keys())
             .arg(&lease.id);
-        if lease.has_meta || lease.last_fence.is_some() {
+        let is_native = at.layout == Layout::Native;
+        if is_native || lease.has_meta || lease.last_fence.is_some() {
             call = call.keys(at.counter_keys(name));
         }
         if lease.has_meta {
             call = call.key(name.neighbour("meta"));
         }
-        if at.layout == Layout::Redisson {
+        if !is_native {
             let foreign = !lease.id.is_tenure();
             call = call.arg(redisson_channel(name));
             call = call.arg(if foreign { "foreign" } else { "" });
         }
-        if self.dequeue.is_some() || lease.last_fence.is_some() {
+        let must_offer = is_native && !self.is_heard;
+        if self.dequeue.is_some() || lease.last_fence.is_some() || must_offer {
+            let last_fence = lease.last_fence.map(|fence| fence.get().to_string());
             call = call.arg(self.dequeue.map_or("", LeaseId::as_str));
-            call = call.args(lease.last_fence.map(|fence| fence.get().to_string()));
+            call = call.arg(last_fence.unwrap_or_default());
+        }
+        if must_offer {
+            call = call.arg("offer");
         }
         call
     }
 
     fn read(&self, reply: &ScriptReply) -> Result<Result<ReleaseReply, Rejection>, Failure> {
-        released(reply.layout, self.name(), &reply.value).map(Ok)
+        released(reply.layout, self.name(), &reply.value, reply.sent_at).map(Ok)
     }
 }

@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
-use crate::lease::{Fence, LeaseId};
+use crate::lease::{Fence, LeaseId, believed_until};
+use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::redis::value::Value;
-use crate::store::{Failure, NotHeld, ReleaseReply};
+use crate::store::{Failure, NotHeld, OfferedGrant, ReleaseReply};
 
-/// What release.lua found, and turn.lua if it released.
+/// What release.lua found, and turn.lua if it released. The call was sent at `sent_at`.
 pub(in crate::store::redis) fn released(
     layout: Layout,
     name: &LockName,
     reply: &Value,
+    sent_at: Moment,
 ) -> Result<ReleaseReply, Failure> {
     let parts = match reply {
         Value::Array(parts) => parts.as_slice(),
@@ -28,9 +30,24 @@ pub(in crate::store::redis) fn released(
         Some(1) => Ok(ReleaseReply::WasHeld {
             offered_to: part(1).lossy().map(LeaseId::new),
         }),
+        Some(2) => {
+            let passed = passed(part(1), part(2), sent_at);
+            passed.ok_or_else(|| Failure::refused(reply.unexpected("release.lua")))
+        }
         Some(_) => Ok(ReleaseReply::NotHeld),
         None => Err(Failure::refused(reply.unexpected("release.lua"))),
     }
+}
+
+/// A waiter of the same client has the lock now, for its whole ttl.
+fn passed(waiter: &Value, told: &Value, sent_at: Moment) -> Option<ReleaseReply> {
+    let to = LeaseId::new(waiter.as_str()?);
+    let grant = OfferedGrant {
+        fence: fence(told)?,
+        written_at: sent_at,
+        until: believed_until(sent_at, to.ttl()?),
+    };
+    Some(ReleaseReply::Passed { to, grant })
 }
 
 pub(super) fn not_held(holder: &Value) -> NotHeld {

@@ -49,7 +49,8 @@ impl Operation for Turn<'_> {
         let (value, sent_at) = (&reply.value, reply.sent_at);
         match fence(value) {
             Some(fence) => Ok(Ok(TurnReply::Again { fence, sent_at })),
-            None => released(reply.layout, self.name(), value).map(|it| Ok(TurnReply::Passed(it))),
+            None => released(reply.layout, self.name(), value, sent_at)
+                .map(|it| Ok(TurnReply::Passed(it))),
         }
     }
 }

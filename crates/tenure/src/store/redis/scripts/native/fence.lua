@@ -1,6 +1,6 @@
--- fence.lua: mint a fence and reserve `fences` of them; the first is `fence`. Included by acquire.lua
--- and turn.lua, which set the server's `clock`, the same as `now` in us, and whether the lock
--- `was_free`.
+-- fence.lua: mint a fence and reserve `fences` of them; the first is `fence`. Included by acquire.lua,
+-- turn.lua and offer.lua, which set the server's `clock`, the same as `now` in us, and whether the
+-- lock `was_free`.
 --
 -- A counter is a stream that keeps no entries. XADD assigns an id from the server's clock in ms and a
 -- sequence number, always greater than the last id; a new counter starts with the clock in us. So a

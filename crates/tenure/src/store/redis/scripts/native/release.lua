@@ -5,9 +5,13 @@
 --       5 the lock's own fence counter, or again the same]   [6 metadata]
 -- ARGV  1 lease id   [2 lease id of a waiter that leaves the queue as well, or ``]
 --       [3 the last fence used under this lease, or ``]
--- Reply 1               it was held and is now free
---       {1, lease id}   it was held and is now offered to this waiter
---       {0, lease id}   it was not held; the current holder, or nil. The waiter left the queue
+--       [4 `offer` to only offer it also to a waiter of the same client, which this reply does not
+--       reach]
+-- Reply 1                      it was held and is now free
+--       {1, lease id}          it was held and is now offered to this waiter
+--       {2, lease id, fence}   it was held, and is now held by this waiter of the same client, for its
+--                              ttl from now, with this fence
+--       {0, lease id}          it was not held; the current holder, or nil. The waiter left the queue
 --
 -- Optimized for speed: most locks are released while there are no waiters.
 
@@ -50,5 +54,11 @@ if not waiter then
   redis.call('DEL', KEYS[1])
   return 1
 end
+local counter, own_counter = KEYS[4], KEYS[5]
+-- Up to the second colon: `tenure` and the client.
+local is_own = ARGV[4] ~= 'offer' and string.sub(waiter, 1, 40) == string.sub(ARGV[1], 1, 40)
 --@include native/offer.lua
+if is_granted then
+  return {2, waiter, told}
+end
 return {1, waiter}

@@ -40,6 +40,7 @@ if waiter and waiter ~= ARGV[2] then
   if KEYS[6] then
     redis.call('DEL', KEYS[6])
   end
+  local counter, own_counter, is_own = KEYS[2], KEYS[3], false
 --@include native/offer.lua
   return {1, waiter}
 end
