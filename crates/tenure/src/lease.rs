@@ -23,10 +23,11 @@ const DRIFT_MIN: Duration = Duration::from_millis(2);
 /// How many digits at the end of a lease's number encode its ttl in ms, in layouts whose ids have
 /// no other place for it.
 const TTL_DIGITS: usize = 8;
-/// Before the number of a lease that its client may keep. No other number begins with it.
+/// Before the number of a lease that its client may keep. Marks are zeros: older clients read the same
+/// number, and an id needs no escaping in a URL.
 const KEEP_MARK: &str = "0";
 /// Before the number of a lease whose client understands what an offer grants.
-const OFFER_MARK: &str = "+";
+const OFFER_MARK: &str = "00";
 
 /// A fencing token: a number that increases with every grant of a lock.
 ///
@@ -66,7 +67,7 @@ impl From<Fence> for u64 {
 /// Tenure's ids look like `tenure:<client>:<number>:<ttl>`, or in Redisson's layout like
 /// `<uuid of the client>:<number and ttl>`. The number of a lease that its client may
 /// [keep](crate::Lock::keep) begins with a zero, that of a lease that can be granted by a message
-/// with a `+`. A lock taken by another library has whatever id that library wrote.
+/// with two zeros. A lock taken by another library has whatever id that library wrote.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LeaseId(Arc<str>);
 
@@ -147,7 +148,8 @@ impl LeaseId {
             Some(rest) => rest.split(':').nth(1),
             None => self.0.split(':').nth(1),
         };
-        let is_marked = number.is_some_and(|number| number.starts_with(KEEP_MARK));
+        let is_marked = number
+            .is_some_and(|number| number.starts_with(KEEP_MARK) && !number.starts_with(OFFER_MARK));
         is_marked.then(|| self.client()).flatten()
     }
 
@@ -529,6 +531,23 @@ mod tests {
             assert_eq!((uuid.len(), &uuid[14..15]), (36, "8"), "{id}");
             assert!(digits.starts_with(&number.to_string()), "{id}");
             assert_eq!((id.client(), id.ttl()), (Some(client), Some(ttl)), "{id}");
+        }
+    }
+
+    /// People put them into URLs, shells and JSON.
+    #[test]
+    fn an_id_needs_no_escaping() {
+        let (client, ttl) = (ClientId::fresh(), Duration::from_secs(30));
+        for layout in [Layout::Native, Layout::Redisson] {
+            for fresh in [
+                LeaseId::fresh,
+                LeaseId::fresh_to_keep,
+                LeaseId::fresh_to_be_offered,
+            ] {
+                let id = fresh(layout, &client, 7, ttl);
+                let is_plain = |it: char| it.is_ascii_alphanumeric() || ":-".contains(it);
+                assert!(id.as_str().chars().all(is_plain), "{id}");
+            }
         }
     }
 }

@@ -21,6 +21,10 @@ use crate::store::{Failure, InFlight, LeaseSpec, OFFER, ReleaseReply};
 /// some margin.
 const IN_FLIGHT_MAX: u32 = 3;
 
+/// For how long at least an abandoned acquisition is cleaned up: its place in the queue does not expire
+/// with its lease.
+const ABANDONED: Duration = Duration::from_secs(15);
+
 /// A lease to release.
 #[derive(Debug)]
 pub(crate) struct ReleaseRequest {
@@ -56,8 +60,9 @@ impl Core {
     ) -> impl Future<Output = ()> + use<> {
         let pending = self.pending.begin();
         let core = Arc::clone(self);
-        // Whatever the store has for this lease is an offer or a grant of this moment.
-        let ends_before = core.clock.now() + lease.ttl.max(OFFER);
+        // Whatever the store has for this lease is an offer or a grant of this moment, or a place in the
+        // queue.
+        let ends_before = core.clock.now() + lease.ttl.max(OFFER).max(ABANDONED);
         let (done, cleaned) = oneshot::channel::<()>();
         let request = ReleaseRequest {
             in_flight,

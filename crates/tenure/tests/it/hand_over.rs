@@ -136,7 +136,7 @@ async fn a_message_of_another_time_or_for_another_waiter_grants_nothing() {
     let time = redis.command(&["TIME"]);
     let [seconds, micros] = [0, 1].map(|at| time.array()[at].text().parse::<u64>().unwrap());
     let now_us = seconds * 1_000_000 + micros;
-    let other = "tenure:00000000000000000000000000000007:+1:30000";
+    let other = "tenure:00000000000000000000000000000007:001:30000";
     for (to, written_us) in [
         (place.as_str(), now_us - 1_000_000),
         (place.as_str(), now_us + 60_000_000),
@@ -237,7 +237,7 @@ async fn fences_grow_from_process_to_process() {
         "ZADD",
         QUEUE,
         "1",
-        "tenure:00000000000000000000000000000007:+1:200",
+        "tenure:00000000000000000000000000000007:001:200",
     ]);
     for task in tasks {
         task.await.unwrap();

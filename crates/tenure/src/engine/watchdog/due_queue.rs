@@ -1,7 +1,7 @@
 //! All tracked leases of a client, and when each needs something next.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, RandomState};
 
 use tokio::sync::oneshot;
 
@@ -14,7 +14,10 @@ use crate::name::LockName;
 pub(super) struct DueQueue {
     /// By number, which is random: not in order of time.
     pub(super) leases: BTreeMap<u64, TrackedLease>,
-    pub(super) by_name: HashMap<LockName, LeasesOfName>,
+    /// The hash of each lease's name, and its number. Smaller than a map by name, and a client may
+    /// have a million leases.
+    by_name: BTreeSet<(u64, u64)>,
+    name_hasher: RandomState,
     /// When each lease needs something next, earliest first.
     pub(super) by_due_time: BTreeSet<(Moment, u64)>,
     /// When the watchdog wakes up next, whatever happens. It need not be woken for anything due
@@ -22,13 +25,6 @@ pub(super) struct DueQueue {
     pub(super) asleep_until: Option<Moment>,
     /// Whether a lease was added since the watchdog last ran.
     lease_added: bool,
-}
-
-/// The numbers of the leases with one name. Usually one; a second while the guard of a lost one still
-/// lives.
-pub(super) struct LeasesOfName {
-    one: u64,
-    others: Vec<u64>,
 }
 
 /// What to do after the schedule is unlocked.
@@ -83,11 +79,8 @@ impl DueQueue {
         lease.scheduled = lease.next();
         self.by_due_time
             .extend(lease.scheduled.map(|at| (at, number)));
-        let name = lease.belief.held.name.clone();
-        match self.by_name.entry(name) {
-            Entry::Vacant(none) => drop(none.insert(LeasesOfName::new(number))),
-            Entry::Occupied(mut some) => some.get_mut().others.push(number),
-        }
+        let name = self.hash(&lease.belief.held.name);
+        self.by_name.insert((name, number));
         self.leases.insert(number, lease);
     }
 
@@ -96,15 +89,25 @@ impl DueQueue {
         if let Some(at) = lease.scheduled {
             self.by_due_time.remove(&(at, number));
         }
-        let name = &lease.belief.held.name;
-        if self
-            .by_name
-            .get_mut(name)
-            .is_some_and(|of_name| !of_name.remove(number))
-        {
-            self.by_name.remove(name);
-        }
+        let name = self.hash(&lease.belief.held.name);
+        self.by_name.remove(&(name, number));
         Some(lease)
+    }
+
+    /// The numbers of the leases with this name. Usually one; a second while the guard of a lost one
+    /// still lives.
+    pub(super) fn with_name(&self, name: &LockName) -> impl Iterator<Item = u64> {
+        let hash = self.hash(name);
+        let alike = self.by_name.range((hash, 0)..=(hash, u64::MAX));
+        let numbers = alike.map(|(_, number)| *number);
+        numbers.filter(|number| {
+            let lease = self.leases.get(number);
+            lease.is_some_and(|lease| lease.belief.held.name == *name)
+        })
+    }
+
+    fn hash(&self, name: &LockName) -> u64 {
+        self.name_hasher.hash_one(name)
     }
 
     /// Changes a lease and its place in the schedule. Returns the callers that need not wait any
@@ -131,34 +134,5 @@ impl DueQueue {
             self.by_due_time.extend(after.map(|at| (at, number)));
         }
         answered
-    }
-}
-
-impl LeasesOfName {
-    fn new(number: u64) -> Self {
-        Self {
-            one: number,
-            others: Vec::new(),
-        }
-    }
-
-    pub(super) fn numbers(&self) -> Vec<u64> {
-        let one = std::iter::once(self.one);
-        one.chain(self.others.iter().copied()).collect()
-    }
-
-    /// Removes a number, and returns whether there are others.
-    fn remove(&mut self, number: u64) -> bool {
-        if self.one != number {
-            self.others.retain(|other| *other != number);
-            return true;
-        }
-        match self.others.pop() {
-            Some(other) => {
-                self.one = other;
-                true
-            }
-            None => false,
-        }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
 
 use self::batch_limit::BatchLimit;
-use self::due_queue::{DueQueue, LeasesOfName};
+use self::due_queue::DueQueue;
 use self::tracked_lease::{AT_ONCE, TrackedLease};
 use crate::belief::Belief;
 use crate::moment::Moment;
@@ -89,7 +89,7 @@ impl Watchdog {
 
     /// Whether this client holds the lock already, as far as it knows.
     pub(crate) fn is_tracked(&self, name: &LockName) -> bool {
-        self.due_queue().by_name.contains_key(name)
+        self.due_queue().with_name(name).next().is_some()
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Belief>> {
@@ -117,12 +117,8 @@ impl Watchdog {
 
     /// The key of this lock changed: check that the lease still exists.
     pub(crate) fn recheck(&self, name: &LockName) {
-        let numbers = self
-            .due_queue()
-            .by_name
-            .get(name)
-            .map(LeasesOfName::numbers);
-        self.update_leases(numbers.unwrap_or_default(), TrackedLease::recheck);
+        let numbers = self.due_queue().with_name(name).collect();
+        self.update_leases(numbers, TrackedLease::recheck);
     }
 
     /// Invalidations may have been missed: check all watched leases.

@@ -85,6 +85,26 @@ async fn h01_an_outcome_that_stays_unknown_is_not_busy_and_is_undone() {
     assert!(wire.is_clean_soon("n"), "granted to nobody");
 }
 
+/// A place in the queue does not expire with the lease that was asked for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h01_a_waiter_that_gives_up_while_it_is_cut_off_leaves_the_queue() {
+    let wire = Wire::start();
+    let (holder, a) = (wire.bystander().await, wire.client().await);
+    let guard = holder.lock("n").acquire().await.unwrap();
+    let lock = a.lock("n").ttl(ms(200));
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    let mut redis = wire.server.client();
+    let mut places = || redis.command(&["ZCARD", "tenure:queue:{n}"]).int();
+    assert!(eventually(SOON, || places() == 1));
+    wire.proxy.black_hole();
+    waiting.abort();
+    // Longer than the lease and an offer would last.
+    tokio::time::sleep(ms(4_000)).await;
+    wire.proxy.heal();
+    assert!(eventually(SOON, || places() == 0), "it left its place");
+    drop(guard);
+}
+
 // H2: a repeated acquire must not count twice.
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
