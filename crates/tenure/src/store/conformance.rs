@@ -452,8 +452,8 @@ fn released(release: ReleaseReply) -> Said {
         ReleaseReply::WasHeld { offered_to: None } => Said::Yes,
         ReleaseReply::WasHeld {
             offered_to: Some(to),
-        } => Said::Offered(to.to_string()),
-        ReleaseReply::Passed { to, .. } => Said::Offered(to.to_string()),
+        }
+        | ReleaseReply::Passed { to, .. } => Said::Offered(to.to_string()),
         ReleaseReply::NotHeld => Said::No(None),
     }
 }
