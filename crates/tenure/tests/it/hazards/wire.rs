@@ -9,7 +9,7 @@ use crate::stage::ms;
 use crate::verdict::fence_of;
 
 /// Ten times what it takes: on a crowded machine everything is slow.
-pub const SOON: Duration = ms(2_000);
+pub const SOON: Duration = ms(10_000);
 
 pub struct Wire {
     pub proxy: Proxy,
