@@ -11,6 +11,9 @@ use crate::mutex::lock;
 use crate::spawn;
 use crate::wait::eventually;
 
+/// For how long to wait for the rest of the standard error of a process that has ended.
+const STDERR_LIMIT: Duration = Duration::from_secs(2);
+
 /// A child process with line-based input and output, killed when dropped.
 ///
 /// Every method takes `&self`, so that a nemesis thread can break a process that other threads use.
@@ -125,8 +128,13 @@ impl ClientProcess {
         std::iter::from_fn(|| lock(&self.lines).recv().ok())
     }
 
-    /// Its standard error so far.
+    /// Its standard error so far; all of it, if the process has ended.
     pub fn stderr(&self) -> String {
+        if !self.is_running() {
+            // The thread that reads it may be behind. It does not end while a child of the process has
+            // the other end of the pipe.
+            eventually(STDERR_LIMIT, || Arc::strong_count(&self.stderr) == 1);
+        }
         lock(&self.stderr).clone()
     }
 
