@@ -176,24 +176,23 @@ pub fn crowd(setting: &Setting) -> Vec<Row> {
     ];
     let results = interleave("redlock, a crowd", setting.rounds, entries);
     let of = |label: &str, figure: fn(&Crowd) -> f64| results.samples(label, figure);
-    let row = |what: &str, unit, figure: fn(&Crowd) -> f64| {
+    let row = |what: &str, unit, figure: fn(&Crowd) -> f64, target| {
         let its = of("rslock", figure);
-        Row::ratio(
-            what,
-            (&of("ours", figure), unit),
-            ("rslock", &its),
-            Target::None,
-        )
+        Row::ratio(what, (&of("ours", figure), unit), ("rslock", &its), target)
     };
     vec![
         row(
             "32 competitors on 5 nodes, grants/s",
             Unit::PerSecond,
             |it| it.per_second,
+            Target::AtLeast(2.0),
         ),
-        row("32 competitors on 5 nodes, p99 wait", Unit::Millis, |it| {
-            it.wait_p99_ms
-        }),
+        row(
+            "32 competitors on 5 nodes, p99 wait",
+            Unit::Millis,
+            |it| it.wait_p99_ms,
+            Target::AtMost(0.3),
+        ),
         Row::figure(
             "32 competitors on 5 nodes, longest time without a grant",
             (&of("ours", |it| it.gap_ms), Unit::Millis),

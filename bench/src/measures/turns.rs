@@ -87,7 +87,7 @@ fn without_hand_off(results: &Results<Contest>) -> Vec<Row> {
     };
     let shares: Samples = results.samples("hand-off off", Contest::shares);
     vec![
-        row("rslock", Target::AtLeast(1.3)),
+        row("rslock", Target::AtLeast(12.0)),
         row("rlock", Target::None),
         Row::ratio(
             "– p99 wait",
