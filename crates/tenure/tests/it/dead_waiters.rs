@@ -116,7 +116,8 @@ async fn the_dead_slow_nobody_down(layout: &str) {
         turns.spawn(async move {
             for _ in 0..TURNS {
                 let guard = client.lock("n").acquire().await.unwrap();
-                tokio::time::sleep(ms(1)).await;
+                // Until the other one waits again.
+                tokio::time::sleep(ms(10)).await;
                 guard.release().await.unwrap();
             }
         });
