@@ -18,6 +18,10 @@ pub(in crate::store::redis) enum Stream {
     #[cfg(unix)]
     Socket(RegisteredSocket),
     /// TLS, and TCP where there is no Unix: only the driver can use it.
+    #[cfg_attr(
+        all(unix, not(feature = "tls")),
+        expect(dead_code, reason = "without TLS every stream is a socket")
+    )]
     Driven(Pin<Box<dyn ReadWrite>>),
 }
 
