@@ -13,6 +13,10 @@ use super::input::BUFFER;
 use super::stream::Stream;
 use super::{Done, Push, Shared, WireError};
 
+/// A driver that rests begins to read again if no request was sent for this long, so that it notices
+/// when the server hangs up.
+const REST: Duration = Duration::from_millis(10);
+
 pub(super) struct Driver {
     shared: Arc<Shared>,
     stream: Stream,
@@ -41,10 +45,6 @@ impl Rest {
         Self { timer, sent }
     }
 }
-
-/// A driver that rests begins to read again if no request was sent for this long, so that it notices
-/// when the server hangs up.
-const REST: Duration = Duration::from_millis(10);
 
 impl Driver {
     pub(super) fn new(shared: Arc<Shared>, stream: Stream) -> Self {
