@@ -1,6 +1,9 @@
 //! How often the program allocates memory, in all its threads.
 
-#![expect(unsafe_code, reason = "an allocator that passes every call on to the system's")]
+#![expect(
+    unsafe_code,
+    reason = "an allocator that passes every call on to the system's"
+)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

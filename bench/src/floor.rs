@@ -4,12 +4,15 @@
 //! in the same version and with the same settings: one connection shared by all tasks, a pipeline
 //! buffer of 2048, no response time-out of the driver's, `TCP_NODELAY` on. No fence, no renewal, no
 //! waiting, no clean-up. With Nagle's algorithm on it is shown as well, because that alone can
-//! double what many tasks do on one connection, and the peers leave it on.
+//! double what many tasks do on one connection, and the peers leave it on. Over a cluster it is the
+//! same through the crate's cluster client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use redis::aio::MultiplexedConnection;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClient;
+use redis::cluster_async::ClusterConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo};
 
@@ -31,10 +34,10 @@ pub enum Nagle {
     Off,
 }
 
-/// One shared connection.
+/// One shared connection, or one for each node of a cluster.
 #[derive(Clone)]
-pub struct Floor {
-    connection: MultiplexedConnection,
+pub struct Floor<C = MultiplexedConnection> {
+    connection: C,
     release: Arc<str>,
     leases: Arc<AtomicU64>,
 }
@@ -47,7 +50,30 @@ pub struct Token {
 
 impl Floor {
     pub async fn connect(url: &str, nagle: Nagle) -> Self {
-        let mut connection = connect(url, nagle).await;
+        Self::over(connect(url, nagle).await).await
+    }
+
+    /// A round trip that does nothing.
+    pub async fn ping(&self) {
+        let mut connection = self.connection.clone();
+        let pong: String = redis::cmd("PING")
+            .query_async(&mut connection)
+            .await
+            .expect("the server answers");
+        assert_eq!(pong, "PONG");
+    }
+}
+
+impl Floor<ClusterConnection> {
+    pub async fn connect_to_cluster(nodes: Vec<String>) -> Self {
+        let client = ClusterClient::new(nodes).expect("redis urls");
+        let connection = client.get_async_connection().await;
+        Self::over(connection.expect("the cluster can be reached")).await
+    }
+}
+
+impl<C: ConnectionLike> Floor<C> {
+    async fn over(mut connection: C) -> Self {
         let release: String = redis::cmd("SCRIPT")
             .arg("LOAD")
             .arg(COMPARE_AND_DELETE)
@@ -59,16 +85,6 @@ impl Floor {
             release: release.into(),
             leases: Arc::default(),
         }
-    }
-
-    /// A round trip that does nothing.
-    pub async fn ping(&self) {
-        let mut connection = self.connection.clone();
-        let pong: String = redis::cmd("PING")
-            .query_async(&mut connection)
-            .await
-            .expect("the server answers");
-        assert_eq!(pong, "PONG");
     }
 }
 
@@ -87,7 +103,7 @@ pub async fn connect(url: &str, nagle: Nagle) -> MultiplexedConnection {
         .expect("the server can be reached")
 }
 
-impl Contender for Floor {
+impl<C: ConnectionLike + Clone + Send + Sync + 'static> Contender for Floor<C> {
     type Held = Token;
 
     async fn acquire(&self, name: &str) -> Token {

@@ -11,6 +11,7 @@ mod contender;
 mod contest;
 mod floor;
 mod machine;
+mod many;
 mod measures;
 mod options;
 mod ours;

@@ -1,5 +1,6 @@
 //! The measures, one file each: what is run, what is counted, what is aimed at.
 
+mod cluster;
 mod command;
 mod failover;
 mod gate;
@@ -14,6 +15,7 @@ mod processes;
 mod redlock;
 mod sale;
 mod server_cpu;
+mod several;
 mod turns;
 mod waiters;
 mod wake;
@@ -36,6 +38,7 @@ pub const ALL: &[Measure] = &[
     measure("pairs", pairs::measure),
     measure("kept", kept::measure),
     measure("server_cpu", server_cpu::measure),
+    measure("several", several::measure),
     measure("turns", turns::measure),
     measure("processes", processes::measure),
     measure("wake", wake::measure),
@@ -47,7 +50,8 @@ pub const ALL: &[Measure] = &[
     measure("redlock_many", redlock::many),
     measure("redlock_crowd", redlock::crowd),
     measure("sentinel", failover::sentinel),
-    measure("cluster", failover::cluster),
+    measure("cluster", cluster::measure),
+    measure("cluster_moves", failover::cluster),
     measure("gate", gate::measure),
     measure("hot", gate::hot),
     measure("ledger", ledger::measure),

@@ -12,6 +12,7 @@ use tenure_testkit::RedlockNodes;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::contender::{Contender, TTL};
+use crate::many::Many;
 use crate::ours::{HandOff, Ours};
 use crate::peers::rslock::Rslock;
 use crate::rounds::{Entry, interleave, interleave_often};
@@ -118,9 +119,10 @@ pub fn many(setting: &Setting) -> Vec<Row> {
     let (runtime, nodes) = (two_workers(), five_nodes());
     let five = runtime.block_on(OurRedlock::connect(&nodes));
     let rslock = Rslock::connect_all(&nodes.urls());
+    let many = Many::new(&runtime, (MANY, SLICE), |task| format!("redlock:{task}"));
     let entries = vec![
-        Entry::new("ours", || pairs_per_second(&runtime, &five)),
-        Entry::new("rslock", || pairs_per_second(&runtime, &rslock)),
+        Entry::new("ours", || many.pairs_per_second(&five)),
+        Entry::new("rslock", || many.pairs_per_second(&rslock)),
     ];
     let results = interleave("redlock, many tasks", setting.rounds, entries);
     let named = |label: &str| results.samples(label, |rate| *rate);
@@ -130,28 +132,6 @@ pub fn many(setting: &Setting) -> Vec<Row> {
         ("rslock over the same five", &named("rslock")),
         Target::AtLeast(2.0),
     )]
-}
-
-fn pairs_per_second(runtime: &Runtime, contender: &impl Contender) -> f64 {
-    let begun = Instant::now();
-    let end = begun + SLICE;
-    let task = |number: usize| {
-        let contender = contender.clone();
-        runtime.spawn(async move {
-            let name = format!("redlock:{number}");
-            let mut count = 0_u64;
-            while Instant::now() < end {
-                let held = contender.acquire(&name).await;
-                contender.release(held).await;
-                count += 1;
-            }
-            count
-        })
-    };
-    let running: Vec<_> = (0..MANY).map(task).collect();
-    let counts = running.into_iter().map(|task| runtime.block_on(task));
-    let pairs: u64 = counts.map(|count| count.expect("no task panics")).sum();
-    pairs as f64 / begun.elapsed().as_secs_f64()
 }
 
 /// What a crowd got: grants per second, p99 wait in ms, the longest time without a grant in ms.

@@ -9,8 +9,10 @@ use crate::commands::bench::BenchArgs;
 use crate::commands::completions::CompletionsArgs;
 use crate::commands::demo::DemoArgs;
 use crate::commands::doctor::DoctorArgs;
+use crate::commands::elect::ElectArgs;
 use crate::commands::force_unlock::ForceUnlockArgs;
 use crate::commands::is_locked::IsLockedArgs;
+use crate::commands::leader::LeaderArgs;
 use crate::commands::ls::LsArgs;
 use crate::commands::man::ManArgs;
 use crate::commands::release::ReleaseArgs;
@@ -26,6 +28,7 @@ const EXAMPLES: &str = "\
 Examples:
   tenure run nightly -- /opt/backup.sh     one at a time, on any number of machines
   tenure run -n deploy -- make deploy      do not wait: exit code 75 if it is locked
+  tenure elect scheduler -- ./scheduler    run it on one machine, and on the next if that dies
   tenure ls                                locks, their holders and waiters
   tenure doctor                            is this Redis server fit for locks?
   tenure demo                              oversell without a lock, then sell correctly
@@ -37,8 +40,8 @@ Where the locks are:
   `demo` and `serve` need no server.
 
 Exit codes:
-  0    success; `run`: the exit code of its command
-  1    check failed: not locked, not fit, sold twice
+  0    success; `run`, `elect`: the exit code of their command
+  1    check failed: not locked, nobody leads, not fit, sold twice
   64   invalid command line
   69   the server is unreachable or unavailable
   70   internal error: please report it
@@ -73,6 +76,8 @@ pub enum Command {
     /// Hold a lock while a command runs, without waiting for it: `run -n`
     #[command(after_long_help = TRY_EXAMPLES)]
     Try(RunArgs),
+    Elect(ElectArgs),
+    Leader(LeaderArgs),
     Acquire(AcquireArgs),
     Renew(RenewArgs),
     Release(ReleaseArgs),

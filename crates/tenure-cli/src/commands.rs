@@ -5,9 +5,11 @@ pub mod bench;
 pub mod completions;
 pub mod demo;
 pub mod doctor;
+pub mod elect;
 pub mod force_unlock;
 mod interrupt;
 pub mod is_locked;
+pub mod leader;
 mod leases;
 pub mod ls;
 pub mod man;
@@ -30,6 +32,8 @@ pub fn run(args: &Args) -> Result<Exit> {
     match &args.command {
         Command::Run(args) => run::run(args),
         Command::Try(args) => run::run(&args.without_waiting()),
+        Command::Elect(args) => elect::run(args),
+        Command::Leader(args) => leader::run(args),
         Command::Acquire(args) => acquire::run(args),
         Command::Renew(args) => renew::run(args),
         Command::Release(args) => release::run(args),

@@ -176,7 +176,10 @@ impl Server {
             [url] => {
                 let builder = self.named(Tenure::builder(url)).hand_off(hand_off);
                 let builder = driven_by(builder, runtime);
-                builder.connect().await.map(|tenure| tenure.locks().clone())
+                builder
+                    .connect()
+                    .await
+                    .map(|tenure| tenure.as_locks().clone())
             }
             urls => {
                 let builder = self.named(Redlock::builder(urls)).hand_off(hand_off);
@@ -187,7 +190,7 @@ impl Server {
                 builder
                     .connect()
                     .await
-                    .map(|redlock| redlock.locks().clone())
+                    .map(|redlock| redlock.as_locks().clone())
             }
         };
         connected.map_err(|error| self.named_in(error))

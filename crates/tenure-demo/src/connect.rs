@@ -6,8 +6,8 @@ use tenure::{Locks, Redlock, Tenure};
 pub(crate) async fn connect_as(urls: &[String], name: &str) -> Result<Locks, tenure::Error> {
     if let [url] = urls {
         let tenure = Tenure::builder(url).name(name).connect().await?;
-        return Ok(tenure.locks().clone());
+        return Ok(tenure.as_locks().clone());
     }
     let redlock = Redlock::builder(urls).name(name).connect().await?;
-    Ok(redlock.locks().clone())
+    Ok(redlock.as_locks().clone())
 }

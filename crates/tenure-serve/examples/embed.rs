@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         base_path: "/tenure".to_owned(),
         ..Settings::default()
     };
-    let app = App::new(settings, Parts::new(tenure.locks().clone(), [URL]));
+    let app = App::new(settings, Parts::new(tenure.as_locks().clone(), [URL]));
 
     let router = Router::new()
         .route("/", get(|| async { "a shop of its own\n" }))

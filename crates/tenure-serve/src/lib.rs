@@ -18,7 +18,7 @@
 //!     base_path: "/tenure".to_owned(),
 //!     ..Settings::default()
 //! };
-//! let app = App::new(settings, Parts::new(tenure.locks().clone(), [url]));
+//! let app = App::new(settings, Parts::new(tenure.as_locks().clone(), [url]));
 //!
 //! // The page is at `/tenure/`, the API at `/tenure/api/v1`, its description at
 //! // `/tenure/openapi.json`.

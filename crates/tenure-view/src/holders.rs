@@ -26,6 +26,12 @@ pub struct LockReport {
     /// out if not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub kept: bool,
+    /// How many leases share it. Left out if one holds it alone.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub readers: u64,
+    /// The leases that share it: those that end last, at most a hundred. Only for a lock by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reader_leases: Vec<String>,
     /// The holder, in short.
     pub who: String,
     /// Needed to renew and release. The service shows it only where administration is allowed.
@@ -92,6 +98,7 @@ impl LockReport {
             report.meta.clone_from(&listed.meta);
             report.timed(listed.held_for, listed.ttl, listed.remaining);
             report.kept = listed.kept;
+            report.readers = listed.readers;
             report.who = report.who();
         }
         report
@@ -103,7 +110,9 @@ impl LockReport {
         report.waited_for(clients.iter());
         if let Some(holder) = holder {
             let mut leases = clients.iter().flat_map(|client| &client.leases);
-            let said = leases.find(|lease| lease.lease == holder.lease);
+            let is_holder =
+                |lease: &LeaseId| *lease == holder.lease || holder.reader_leases.contains(lease);
+            let said = leases.find(|lease| is_holder(&lease.lease));
             report.held_by(&holder.lease, holder.client.as_ref());
             let fence = said.map(|lease| lease.fence).or(holder.fence);
             report.fence = fence.map(Into::into);
@@ -111,6 +120,9 @@ impl LockReport {
             let held_for = said.map(|lease| lease.held_for);
             report.timed(held_for, said.map(|lease| lease.ttl), holder.remaining);
             report.kept = said.is_some_and(|lease| lease.kept);
+            report.readers = holder.readers;
+            let leases = holder.reader_leases.iter();
+            report.reader_leases = leases.map(ToString::to_string).collect();
             report.who = report.who();
         }
         report
@@ -121,6 +133,8 @@ impl LockReport {
             name: name.to_owned(),
             held: false,
             kept: false,
+            readers: 0,
+            reader_leases: Vec::new(),
             who: NOBODY.to_owned(),
             lease_id: None,
             fence: None,
@@ -142,7 +156,7 @@ impl LockReport {
     fn held_by(&mut self, lease: &LeaseId, client: Option<&ClientRecord>) {
         self.held = true;
         self.lease_id = Some(lease.to_string());
-        self.foreign = !lease.is_tenure();
+        self.foreign = !lease.is_tenure() && !lease.is_phase();
         self.holder = client.map(ClientReport::of);
     }
 
@@ -225,6 +239,7 @@ impl LockReport {
             (
                 lock.held,
                 lock.kept,
+                lock.readers,
                 lock.foreign,
                 lock.fence,
                 lock.ttl_ms,
@@ -243,6 +258,18 @@ impl LockReport {
 
     /// The holder, in short.
     fn who(&self) -> String {
+        let alone = self.who_alone();
+        match (self.readers, &self.holder) {
+            (0, _) => alone,
+            (1, Some(_)) => format!("{alone} (reader)"),
+            (1, None) => "1 reader".to_owned(),
+            (readers, Some(_)) => format!("{readers} readers, first {alone}"),
+            (readers, None) => format!("{readers} readers"),
+        }
+    }
+
+    /// The holder, or one of those who share the lock.
+    fn who_alone(&self) -> String {
         let of_meta = |field: &str| self.meta.get(field).map(String::as_str);
         match (of_meta("host"), of_meta("pid"), &self.holder) {
             _ if !self.held => NOBODY.to_owned(),
@@ -282,6 +309,9 @@ impl LockReport {
             line(label, self.who.clone());
             line("Lease:", printable(self.lease_id.as_deref().unwrap_or("")));
         }
+        for lease in &self.reader_leases {
+            line("Reader:", printable(lease));
+        }
         if let Some(fence) = self.fence {
             line("Fence:", fence.to_string());
         }
@@ -317,6 +347,14 @@ impl LockReport {
         }
         lines
     }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl ClientReport {

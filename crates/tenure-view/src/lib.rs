@@ -11,7 +11,7 @@
 //! # async fn main() -> Result<(), tenure::Error> {
 //! let tenure = Tenure::connect("memory://").await?;
 //! let guard = tenure.lock("nightly").acquire().await?;
-//! let report = holders::look(&tenure.locks().clone(), "nightly").await?;
+//! let report = holders::look(&tenure.as_locks().clone(), "nightly").await?;
 //! assert!(report.held);
 //! assert_eq!(report.lease_id, Some(guard.lease_id().to_string()));
 //! println!("{}", report.lines().join("\n"));
@@ -24,6 +24,7 @@
 
 pub mod changes;
 pub mod holders;
+pub mod leaders;
 pub mod output;
 pub mod sale;
 pub mod scratch_names;

@@ -137,11 +137,14 @@ impl Drop for UnfinishedRelease<'_> {
     }
 }
 
-/// Messages are needed while a lease is held and watched, and by waiters that may be next.
+/// Messages are needed while a lease is held and watched, by waiters that may be next, and by
+/// observers.
 fn needs_messages(core: &Arc<Core>) -> NeedsMessages {
     let core = Arc::downgrade(core);
     Arc::new(move || {
-        let attends = |core: Arc<Core>| !core.watchdog.is_idle() || core.queues.needs_messages();
+        let attends = |core: Arc<Core>| {
+            !core.watchdog.is_idle() || core.queues.needs_messages() || !core.observers.is_empty()
+        };
         core.upgrade().is_some_and(attends)
     })
 }
@@ -159,14 +162,21 @@ async fn dispatch_events(core: Arc<Core>, mut events: mpsc::UnboundedReceiver<Ev
             Event::ShortOffer { name, lasts } => core.queues.short_offer(&name, lasts),
             Event::Opened { name, next } => core.queues.opened(&name, next),
             Event::Freed { name, .. } => core.queues.opened(&name, None),
-            Event::Changed { name } => core.watchdog.recheck(&name),
+            Event::Changed { name } => {
+                core.watchdog.recheck(&name);
+                core.observers.changed(&name);
+            }
             Event::Asked { name, lease } => keep::on_asked(&core, &name, &lease),
             Event::MessagesLostFor { name } if name == keeper => keep::let_go_all(&core),
-            Event::MessagesLostFor { name } => core.queues.retry(&name),
+            Event::MessagesLostFor { name } => {
+                core.queues.retry(&name);
+                core.observers.changed(&name);
+            }
             Event::MessagesLost => {
                 keep::let_go_all(&core);
                 core.queues.retry_all();
                 core.watchdog.recheck_all();
+                core.observers.changed_all();
             }
         }
     }

@@ -10,6 +10,7 @@ use crate::belief::Belief;
 use crate::engine::detached::DetachedLeases;
 use crate::engine::kept_leases::KeptLeases;
 use crate::engine::local_queue::LocalQueues;
+use crate::engine::observers::Observers;
 use crate::engine::watchdog::Watchdog;
 use crate::lease::ClientId;
 use crate::moment::Clock;
@@ -34,6 +35,7 @@ pub(crate) struct Core {
     pub(crate) watchdog: Watchdog,
     pub(crate) detached: DetachedLeases,
     pub(crate) kept: KeptLeases,
+    pub(crate) observers: Observers,
     pub(crate) pending: Pending,
     /// The content of the client's record has changed.
     pub(crate) record_changed: Notify,
@@ -60,6 +62,7 @@ impl Core {
             watchdog: Watchdog::default(),
             detached: DetachedLeases::default(),
             kept: KeptLeases::default(),
+            observers: Observers::default(),
             pending: Pending::default(),
             record_changed: Notify::new(),
             record_ended: tokio::sync::Mutex::default(),

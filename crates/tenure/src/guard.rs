@@ -12,10 +12,11 @@ use crate::error::{Error, Result};
 use crate::hold::Hold;
 use crate::holds::Holds;
 use crate::lease::{Fence, Lease, LeaseId};
+use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
-use crate::standing::{LostReason, Released, Standing};
+use crate::standing::{LostReason, Released, Resigned, Standing};
 
 /// A held lock.
 ///
@@ -59,19 +60,29 @@ impl Guard {
         Ok(guard)
     }
 
+    pub(crate) fn into_hold(self) -> Arc<Hold> {
+        self.hold
+    }
+
     /// The lock's name.
     pub fn name(&self) -> &LockName {
         &self.hold.belief().held.name
     }
 
     /// The fencing token: pass it to the protected resource, which must refuse a token lower than
-    /// the highest it has seen. All guards of a reentrant chain share one fence.
+    /// the highest it has seen. All guards of a reentrant chain share one fence, and so do all readers
+    /// that [share](crate::Lock::shared) the lock at the same time.
     pub fn fence(&self) -> Fence {
         let fence = self.hold.belief().fence;
         if bug(Bug::FenceBumpedOnReentry) {
             return Fence::new(fence.get() + Arc::strong_count(&self.hold) as u64);
         }
         fence
+    }
+
+    /// Whether other leases may hold the lock at the same time.
+    pub fn mode(&self) -> Mode {
+        self.hold.belief().held.mode
     }
 
     /// The lease's id, as shown by `holder()` and listings.
@@ -191,6 +202,19 @@ impl Guard {
         self.hold.detach_for(rest).await
     }
 
+    /// Releases the lock, and offers it to this waiter.
+    pub(crate) async fn release_to(self, to: LeaseId) -> Result<Resigned> {
+        self.hold.release_to(to).await
+    }
+
+    pub(crate) fn belief(&self) -> &Arc<Belief> {
+        self.hold.belief()
+    }
+
+    pub(crate) fn client(&self) -> &Arc<ClientHandle> {
+        self.hold.client()
+    }
+
     /// The error of a guard that is no longer valid.
     pub(crate) fn lost_error(&self) -> Error {
         let belief = self.hold.belief();
@@ -222,6 +246,8 @@ mod tests {
         holds::<Error>();
         holds::<crate::Tenure>();
         holds::<crate::Lock>();
+        holds::<crate::MultiLock>();
+        holds::<crate::MultiGuard>();
         holds::<crate::Owner>();
     }
 }

@@ -7,14 +7,15 @@ use crate::belief::Belief;
 use crate::client_handle::ClientHandle;
 use crate::engine::attempt::AcquireRequest;
 use crate::engine::hand_off::{self, HandOffOutcome};
-use crate::engine::renew_detached;
+use crate::engine::release::{self, ReleaseRequest};
+use crate::engine::{release_several, renew_detached};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::holds::Holds;
-use crate::lease::{Lease, believed_until, check_ttl};
+use crate::lease::{Lease, LeaseId, believed_until, check_ttl};
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
-use crate::standing::{LostReason, Released, Standing};
+use crate::standing::{LostReason, Released, Resigned, Standing};
 use crate::store::LeaseSpec;
 
 pub(crate) struct Hold {
@@ -79,8 +80,12 @@ impl Hold {
         self.waiter == Some(number)
     }
 
-    pub(crate) fn belief(&self) -> &Belief {
+    pub(crate) fn belief(&self) -> &Arc<Belief> {
         &self.belief
+    }
+
+    pub(crate) fn client(&self) -> &Arc<ClientHandle> {
+        &self.client
     }
 
     pub(crate) fn now(&self) -> Moment {
@@ -96,6 +101,19 @@ impl Hold {
     pub(crate) fn reenter(self: Arc<Self>, request: &AcquireRequest) -> Result<Guard> {
         self.check_reentry(request)?;
         Ok(Guard::new(self))
+    }
+
+    /// Whether a caller may join this shared lease: it wants the same, the lease was granted a moment
+    /// ago, so that readers do not keep others from the lock for long, and no caller of this process
+    /// that came before waits to hold the lock alone. `number` is that of a caller that waits.
+    pub(crate) fn can_be_joined(&self, request: &AcquireRequest, number: Option<u64>) -> bool {
+        let (core, belief) = (&self.client.core, &self.belief);
+        let (now, bounds) = (core.clock.now(), &core.settings.hand_off);
+        bounds.on
+            && request.is_met_by(belief)
+            && belief.standing(now) == Standing::Held
+            && now < belief.acquired_at + bounds.time
+            && (!core.queues.is_behind_writer(&request.name, number) || bug(Bug::WriterOvertaken))
     }
 
     fn check_reentry(&self, request: &AcquireRequest) -> Result<()> {
@@ -166,27 +184,90 @@ impl Hold {
         if bug(Bug::InnerReleaseFrees) && self.belief.end() {
             return self.client.release(&self.belief, None).await;
         }
+        let client = Arc::clone(&self.client);
+        match self.let_go(was_held) {
+            LetGo::Done(released) => Ok(released),
+            LetGo::Release(request) => {
+                let released = client.release_lease(*request).await?;
+                Ok(if_relied_on(released, was_held))
+            }
+        }
+    }
+
+    /// The same for several leases, in one call to the store if possible. Begins at once, and continues
+    /// in the background if nobody waits for the results.
+    pub(crate) fn release_several(
+        client: &Arc<ClientHandle>,
+        holds: Vec<Arc<Self>>,
+    ) -> impl Future<Output = Vec<Result<Released>>> + Send + use<> {
+        let mut requests = Vec::new();
+        let let_go = |hold: Arc<Self>| {
+            let was_held = hold.belief.standing(hold.now()) != Standing::Lost;
+            match hold.let_go(was_held) {
+                LetGo::Done(released) => (Some(released), was_held),
+                LetGo::Release(request) => {
+                    requests.push(*request);
+                    (None, was_held)
+                }
+            }
+        };
+        let let_go: Vec<(Option<Released>, bool)> = holds.into_iter().map(let_go).collect();
+        let answers = release_several::begin(client, requests);
+        async move {
+            let mut answers = answers.await.into_iter();
+            let read = |(released, was_held): (Option<Released>, bool)| {
+                if let Some(released) = released {
+                    return Ok(released);
+                }
+                let answer = answers.next().unwrap_or(Ok(Released::Unknown));
+                answer.map(|released| if_relied_on(released, was_held))
+            };
+            let_go.into_iter().map(read).collect()
+        }
+    }
+
+    /// Ends the belief and hands the lease off, if this is the last guard of its chain.
+    fn let_go(self: Arc<Self>, was_held: bool) -> LetGo {
+        // By the deadline alone.
+        let done = LetGo::Done(if was_held {
+            Released::WasHeld
+        } else {
+            Released::AlreadyGone
+        });
         let Some(hold) = Arc::into_inner(self) else {
-            return Ok(if was_held {
-                Released::WasHeld
-            } else {
-                Released::AlreadyGone
-            });
+            return done;
         };
         if !hold.belief.end() {
-            return Ok(Released::AlreadyGone);
+            return LetGo::Done(Released::AlreadyGone);
         }
-        let dequeue = match hand_off::try_hand_off(&hold.client, &hold.belief) {
-            // By the deadline alone.
-            HandOffOutcome::HandedOff if was_held => return Ok(Released::WasHeld),
-            HandOffOutcome::HandedOff => return Ok(Released::AlreadyGone),
+        match hand_off::try_hand_off(&hold.client, &hold.belief) {
+            HandOffOutcome::HandedOff => done,
+            HandOffOutcome::Release { dequeue } => {
+                let core = &hold.client.core;
+                LetGo::Release(Box::new(core.release_request(&hold.belief, dequeue)))
+            }
+        }
+    }
+
+    /// Releases, and offers the lock to this waiter if it still waits. Only for a hold without chain.
+    pub(crate) async fn release_to(self: Arc<Self>, to: LeaseId) -> Result<Resigned> {
+        let was_held = self.belief.standing(self.now()) != Standing::Lost;
+        if !self.belief.end() {
+            return Ok(Resigned::AlreadyGone);
+        }
+        let dequeue = match hand_off::try_hand_off(&self.client, &self.belief) {
+            HandOffOutcome::HandedOff => return Ok(Resigned::ToOther),
             HandOffOutcome::Release { dequeue } => dequeue,
         };
-        let released = hold.client.release(&hold.belief, dequeue).await?;
-        // The store may still have had the lease, but the holder could no longer rely on it.
-        Ok(match released {
-            Released::WasHeld if !was_held => Released::AlreadyGone,
-            released => released,
+        let core = Arc::clone(&self.client.core);
+        let request = core.release_request(&self.belief, dequeue);
+        let pending = core.pending.begin();
+        let releasing = async move { release::release_to(&core, request, to, pending).await };
+        let resigned = self.client.engine.run(releasing).await??;
+        Ok(if was_held {
+            resigned
+        } else {
+            Resigned::AlreadyGone
         })
     }
 
@@ -257,6 +338,20 @@ impl Hold {
             })
         };
         client.engine.run(giving).await?
+    }
+}
+
+/// What is left to do for a lease whose holder has let it go.
+enum LetGo {
+    Done(Released),
+    Release(Box<ReleaseRequest>),
+}
+
+/// The store may still have had the lease, but the holder could no longer rely on it.
+fn if_relied_on(released: Released, was_held: bool) -> Released {
+    match released {
+        Released::WasHeld if !was_held => Released::AlreadyGone,
+        released => released,
     }
 }
 

@@ -12,7 +12,8 @@ use crate::name::LockName;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The lease id, which `force_release` needs.
+    /// The lease id, which `force_release` needs. If readers [share](crate::Lock::shared) the lock, this
+    /// is in place of their ids: see [`reader_leases`](Holder::reader_leases).
     pub lease: LeaseId,
     /// The time until the lease expires unless it is renewed; `None` if the key has no expiry, in
     /// which case it may not be a lock at all.
@@ -27,8 +28,13 @@ pub struct Holder {
     /// Whether nobody holds the lock: its client [keeps](crate::Lock::keep) the lease, and lets it go
     /// if asked. Known once it was kept for half a second, and only to [`Lock::holder`](crate::Lock::holder).
     pub kept: bool,
-    /// The client that holds it, once it has held it for half a second.
+    /// The client that holds it, once it has held it for half a second. If readers share the lock, the
+    /// client of one of them.
     pub client: Option<ClientRecord>,
+    /// How many leases share the lock; 0 if one lease holds it alone, or if the number is not known.
+    pub readers: u64,
+    /// The leases that share the lock: those that end last, at most a hundred.
+    pub reader_leases: Vec<LeaseId>,
 }
 
 impl Holder {
@@ -120,8 +126,11 @@ pub struct Listed {
     pub kept: bool,
     /// The metadata of the lease.
     pub meta: BTreeMap<String, String>,
-    /// The record of the client that holds it, if there is one.
+    /// The record of the client that holds it, if there is one. If readers share the lock, the client of
+    /// the one that has held it longest.
     pub client: Option<Arc<ClientRecord>>,
+    /// How many leases [share](crate::Lock::shared) the lock; 0 if one lease holds it alone.
+    pub readers: u64,
     /// The records of the clients that have waiters for it. [`waiting`](ClientRecord::waiting) has
     /// the number for each.
     pub waiters: Vec<Arc<ClientRecord>>,
@@ -140,7 +149,16 @@ impl Listed {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.lease.is_phase() {
+            match self.readers {
+                0 => f.write_str("readers")?,
+                1 => f.write_str("one reader")?,
+                count => write!(f, "{count} readers")?,
+            }
+        }
         match &self.client {
+            Some(client) if self.lease.is_phase() => write!(f, ", among them {client}")?,
+            None if self.lease.is_phase() => {}
             Some(client) => write!(f, "{client} (lease `{}`)", self.lease)?,
             None if self.lease.is_tenure() => write!(f, "lease `{}`", self.lease)?,
             None => write!(f, "`{}` (written by another library)", self.lease)?,

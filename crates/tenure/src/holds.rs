@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::Notify;
 
 use crate::engine::attempt::AcquireRequest;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::mode::Mode;
@@ -15,19 +15,73 @@ use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 use crate::store::LeaseSpec;
 
-/// What one owner holds, by name and mode.
+/// What one owner holds, by name and mode; or the shared leases that any caller of this process may
+/// join.
 #[derive(Default)]
 pub(crate) struct Holds {
-    holds: Mutex<HashMap<(LockName, Mode), Weak<Hold>>>,
+    is_of_readers: bool,
+    by_name: Mutex<HashMap<(LockName, Mode), Weak<Hold>>>,
     added: Notify,
 }
 
 impl Holds {
-    /// Another guard, if this owner already holds the lock.
+    /// Shared leases that any caller of this process may join.
+    pub(crate) fn of_readers() -> Self {
+        Self {
+            is_of_readers: true,
+            ..Self::default()
+        }
+    }
+
+    /// Another guard, if this owner already holds the lock, or if the caller may join a shared lease.
     pub(crate) fn reenter(&self, request: &AcquireRequest) -> Result<Option<Guard>> {
-        self.held(request)
-            .map(|hold| hold.reenter(request))
-            .transpose()
+        if self.is_of_readers {
+            return Ok(self.join(request));
+        }
+        let hold = self.held(request);
+        if hold.is_none() {
+            self.check_other_mode(request)?;
+        }
+        hold.map(|hold| hold.reenter(request)).transpose()
+    }
+
+    /// Another guard for the waiter with this number, if another caller's lease can be shared. Must not
+    /// keep a lease that cannot: nobody would release it.
+    fn share_with_waiter(&self, request: &AcquireRequest, number: u64) -> Result<Option<Guard>> {
+        let hold = self.held(request);
+        let Some(hold) = hold.filter(|hold| !hold.is_for_waiter(number)) else {
+            return Ok(None);
+        };
+        if self.is_of_readers {
+            let joins = hold.can_be_joined(request, Some(number));
+            return Ok(joins.then(|| Guard::new(hold)));
+        }
+        hold.reenter(request).map(Some)
+    }
+
+    /// A guard of a shared lease of this process, if a new caller may join it.
+    fn join(&self, request: &AcquireRequest) -> Option<Guard> {
+        let hold = self.held(request)?;
+        hold.can_be_joined(request, None).then(|| Guard::new(hold))
+    }
+
+    /// An owner that waits for its own lease would wait forever.
+    fn check_other_mode(&self, request: &AcquireRequest) -> Result<()> {
+        let other = match request.mode {
+            Mode::Exclusive => Mode::Shared,
+            Mode::Shared => Mode::Exclusive,
+        };
+        let key = (request.name.clone(), other);
+        let is_held = self.holds().get(&key).and_then(Weak::upgrade).is_some();
+        if !is_held {
+            return Ok(());
+        }
+        let (name, mode) = (&request.name, request.mode);
+        let text = format!(
+            "cannot acquire lock `{name}` as {mode}: its owner already holds it as {other}, and \
+             would wait for itself; release it first"
+        );
+        Err(Error::new(ErrorKind::Mismatch, text))
     }
 
     /// Another guard for the waiter with this number, as soon as another caller of this owner gets the
@@ -41,9 +95,8 @@ impl Holds {
             let mut added = pin!(self.added.notified());
             // Before the check, so that a hold added meanwhile is not missed.
             added.as_mut().enable();
-            let hold = self.held(request);
-            if let Some(hold) = hold.filter(|hold| !hold.is_for_waiter(number)) {
-                return hold.reenter(request);
+            if let Some(guard) = self.share_with_waiter(request, number)? {
+                return Ok(guard);
             }
             added.await;
         }
@@ -78,6 +131,6 @@ impl Holds {
     }
 
     fn holds(&self) -> MutexGuard<'_, HashMap<(LockName, Mode), Weak<Hold>>> {
-        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
+use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
@@ -28,6 +29,13 @@ const TTL_DIGITS: usize = 8;
 const KEEP_MARK: &str = "0";
 /// Before the number of a lease whose client understands what an offer grants.
 const OFFER_MARK: &str = "00";
+/// Before the number of a candidate's lease: it leads only once its term is in the metadata. Older
+/// clients take it for one that understands what an offer grants, which it ignores.
+const CANDIDATE_MARK: &str = "000";
+/// Before the number of a shared lease.
+const SHARED_MARK: &str = "0000";
+/// How the key of a lock begins while readers share it; then follows the fence of their phase.
+const PHASE_PREFIX: &str = "tenure:shared:";
 
 /// A fencing token: a number that increases with every grant of a lock.
 ///
@@ -67,8 +75,11 @@ impl From<Fence> for u64 {
 /// Tenure's ids look like `tenure:<client>:<number>:<ttl>`, or in Redisson's layout like
 /// `<uuid of the client>:<number and ttl>`. The number of a lease that its client may
 /// [keep](crate::Lock::keep) begins with a zero, that of a lease that can be granted by a message
-/// with two zeros. A lock taken by another library has whatever id that library wrote.
-#[derive(Clone, PartialEq, Eq, Hash)]
+/// with two zeros, that of a [candidate](crate::Election) with three, that of a
+/// [shared](crate::Lock::shared) lease with four. A lock that readers share has
+/// `tenure:shared:<fence>` in place of a lease id. A lock taken by another library has whatever id that
+/// library wrote.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId(Arc<str>);
 
 impl LeaseId {
@@ -101,6 +112,32 @@ impl LeaseId {
         ttl: Duration,
     ) -> Self {
         Self::marked(layout, client, OFFER_MARK, number, ttl)
+    }
+
+    /// The same for a candidate in an election.
+    pub(crate) fn fresh_of_candidate(
+        layout: Layout,
+        client: &ClientId,
+        number: u64,
+        ttl: Duration,
+    ) -> Self {
+        Self::marked(layout, client, CANDIDATE_MARK, number, ttl)
+    }
+
+    /// The same for a shared lease. Clients that know nothing of it read the same number, and offer it
+    /// the lock as if it wanted it alone.
+    pub(crate) fn fresh_shared(
+        layout: Layout,
+        client: &ClientId,
+        number: u64,
+        ttl: Duration,
+    ) -> Self {
+        Self::marked(layout, client, SHARED_MARK, number, ttl)
+    }
+
+    /// What a lock has in place of a lease id while readers share it in the phase with this fence.
+    pub(crate) fn of_phase(fence: Fence) -> Self {
+        Self(format!("{PHASE_PREFIX}{fence}").into())
     }
 
     fn marked(layout: Layout, client: &ClientId, mark: &str, number: u64, ttl: Duration) -> Self {
@@ -144,13 +181,47 @@ impl LeaseId {
 
     /// The client that may keep this lease although no caller of it holds the lock any more.
     pub(crate) fn keeper(&self) -> Option<ClientId> {
-        let number = match self.0.strip_prefix("tenure:") {
+        let is_kept =
+            |number: &str| number.starts_with(KEEP_MARK) && !number.starts_with(OFFER_MARK);
+        let is_marked = self.number().is_some_and(is_kept);
+        is_marked.then(|| self.client()).flatten()
+    }
+
+    /// How a lease with this id shares its lock.
+    pub fn mode(&self) -> Mode {
+        let is_shared = |number: &str| number.starts_with(SHARED_MARK);
+        let is_shared = self.is_phase() || self.is_tenure() && self.number().is_some_and(is_shared);
+        if is_shared {
+            Mode::Shared
+        } else {
+            Mode::Exclusive
+        }
+    }
+
+    /// Whether this is in place of the lease ids of several readers that share a lock.
+    pub fn is_phase(&self) -> bool {
+        self.phase().is_some()
+    }
+
+    /// The fence of the readers for whom this is in place of their lease ids.
+    pub(crate) fn phase(&self) -> Option<Fence> {
+        let fence = self.0.strip_prefix(PHASE_PREFIX)?;
+        fence.parse().ok().map(Fence)
+    }
+
+    /// Whether it is the lease of a candidate in an election, elected or not.
+    pub(crate) fn is_candidate(&self) -> bool {
+        let is_marked =
+            |number: &str| number.starts_with(CANDIDATE_MARK) && !number.starts_with(SHARED_MARK);
+        self.is_tenure() && self.number().is_some_and(is_marked)
+    }
+
+    /// The number with its mark, in either layout.
+    fn number(&self) -> Option<&str> {
+        match self.0.strip_prefix("tenure:") {
             Some(rest) => rest.split(':').nth(1),
             None => self.0.split(':').nth(1),
-        };
-        let is_marked = number
-            .is_some_and(|number| number.starts_with(KEEP_MARK) && !number.starts_with(OFFER_MARK));
-        is_marked.then(|| self.client()).flatten()
+        }
     }
 
     /// The lease duration, which determines how often waiters poll.
@@ -534,6 +605,49 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_id_tells_how_its_lease_shares_the_lock() {
+        let (client, ttl) = (ClientId::fresh(), Duration::from_secs(30));
+        for layout in [Layout::Native, Layout::Redisson] {
+            let shared = LeaseId::fresh_shared(layout, &client, 7, ttl);
+            assert_eq!((shared.mode(), shared.keeper()), (Mode::Shared, None));
+            assert_eq!((shared.client(), shared.ttl()), (Some(client), Some(ttl)));
+            for fresh in [
+                LeaseId::fresh,
+                LeaseId::fresh_to_keep,
+                LeaseId::fresh_to_be_offered,
+            ] {
+                let id = fresh(layout, &client, 7, ttl);
+                assert_eq!((id.mode(), id.is_phase()), (Mode::Exclusive, false), "{id}");
+            }
+        }
+        let phase = LeaseId::of_phase(Fence(42));
+        assert_eq!(phase.phase(), Some(Fence(42)));
+        assert_eq!((phase.mode(), phase.is_tenure()), (Mode::Shared, false));
+        for foreign in ["x:000", "tenure:shared:", "tenure:shared:x", "a:0001"] {
+            assert_eq!(LeaseId::new(foreign).mode(), Mode::Exclusive, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn only_a_candidates_id_is_marked_as_such() {
+        let (client, ttl) = (ClientId::fresh(), Duration::from_secs(30));
+        for layout in [Layout::Native, Layout::Redisson] {
+            for (fresh, is_candidate) in [
+                (LeaseId::fresh as fn(_, _, _, _) -> _, false),
+                (LeaseId::fresh_to_keep, false),
+                (LeaseId::fresh_to_be_offered, false),
+                (LeaseId::fresh_of_candidate, true),
+                (LeaseId::fresh_shared, false),
+            ] {
+                let id: LeaseId = fresh(layout, &client, 7, ttl);
+                assert_eq!(id.is_candidate(), is_candidate, "{id}");
+                assert_eq!((id.client(), id.ttl()), (Some(client), Some(ttl)), "{id}");
+            }
+        }
+        assert!(!LeaseId::new("somebody:0001:30000").is_candidate());
+    }
+
     /// People put them into URLs, shells and JSON.
     #[test]
     fn an_id_needs_no_escaping() {
@@ -543,6 +657,8 @@ mod tests {
                 LeaseId::fresh,
                 LeaseId::fresh_to_keep,
                 LeaseId::fresh_to_be_offered,
+                LeaseId::fresh_shared,
+                LeaseId::fresh_of_candidate,
             ] {
                 let id = fresh(layout, &client, 7, ttl);
                 let is_plain = |it: char| it.is_ascii_alphanumeric() || ":-".contains(it);

@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::holder::{Holder, LeaseRecord};
 use crate::holds::Holds;
+use crate::leader::{self, RESERVED_FIELDS};
 use crate::lease::{LeaseId, check_ttl};
 use crate::mode::Mode;
 use crate::moment::Moment;
@@ -41,6 +42,9 @@ pub struct Lock {
     client: Arc<ClientHandle>,
     name: Arc<str>,
     owner: Option<Arc<Holds>>,
+    /// The shared leases of this process that a caller without owner may join.
+    readers: Option<Arc<Holds>>,
+    mode: Mode,
     ttl: Option<Duration>,
     renewed: bool,
     max_hold: Option<Duration>,
@@ -48,6 +52,8 @@ pub struct Lock {
     wait: Option<Duration>,
     replicas: Option<u32>,
     meta: BTreeMap<String, String>,
+    /// Whether the metadata is that of a candidate in an election.
+    is_candidate: bool,
 }
 
 impl Lock {
@@ -56,6 +62,8 @@ impl Lock {
             client,
             name: name.into(),
             owner,
+            readers: None,
+            mode: Mode::Exclusive,
             ttl: None,
             renewed: true,
             max_hold: None,
@@ -63,6 +71,21 @@ impl Lock {
             wait: None,
             replicas: None,
             meta: BTreeMap::new(),
+            is_candidate: false,
+        }
+    }
+
+    /// The same lock; a caller without owner may join these shared leases.
+    pub(crate) fn joining(mut self, readers: Option<Arc<Holds>>) -> Self {
+        self.readers = readers;
+        self
+    }
+
+    /// A lock with the same settings and this name.
+    pub(crate) fn with_name(&self, name: &LockName) -> Self {
+        Self {
+            name: name.as_str().into(),
+            ..self.clone()
         }
     }
 
@@ -70,6 +93,43 @@ impl Lock {
     #[cfg(feature = "blocking")]
     pub(crate) fn of(mut self, holds: Arc<Holds>) -> Self {
         self.owner = Some(holds);
+        self
+    }
+
+    /// Shares the lock with other readers: any number of shared leases may hold it at the same time, but
+    /// no exclusive one. A lock that is not shared excludes readers and all others, whether it was
+    /// acquired by Tenure or by another library.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), tenure::Error> {
+    /// # let tenure = tenure::Tenure::connect("memory://").await?;
+    /// let prices = tenure.lock("prices");
+    /// let one = prices.clone().shared().acquire().await?;
+    /// let two = prices.clone().shared().acquire().await?;
+    /// assert_eq!(one.fence(), two.fence());
+    /// assert!(prices.try_acquire().await?.is_none());
+    /// drop((one, two));
+    /// let writer = prices.acquire().await?;
+    /// # drop(writer);
+    /// # Ok(()) }
+    /// # fn main() { tenure::blocking::block_on(example()).unwrap(); }
+    /// ```
+    ///
+    /// Nobody starves: a reader that comes later waits for those who already wait for the exclusive
+    /// lock, and readers that wait for an exclusive holder share the lock after it, up to the next
+    /// waiter that wants it alone.
+    ///
+    /// All readers that hold the lock at the same time have the same fence. The fence of an exclusive
+    /// lock is greater than those of all readers before it, so a resource that keeps the greatest fence
+    /// of its writers can refuse a reader that was paused for too long.
+    ///
+    /// Callers of one process share one lease if they come within
+    /// [`hand_off_time`](crate::Builder::hand_off_time) of its grant: only the first of them asks the
+    /// store. The loss of a shared lease is noticed at its next renewal. Shared leases have no
+    /// [metadata](Lock::meta) and are never [kept](Lock::keep). Not available with a
+    /// [`Redlock`](crate::Redlock) and in Redisson's layout.
+    pub fn shared(mut self) -> Self {
+        self.mode = Mode::Shared;
         self
     }
 
@@ -184,6 +244,19 @@ impl Lock {
         self
     }
 
+    /// For a candidate with this value: the store writes down the term with the grant.
+    pub(crate) fn for_candidate(mut self, value: &str) -> Self {
+        self.meta = leader::candidate_meta(value);
+        self.is_candidate = true;
+        self.keep = Some(Duration::ZERO);
+        self
+    }
+
+    /// Whether it is shared with other readers.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
     /// The lock's name, as given.
     pub fn name(&self) -> &str {
         &self.name
@@ -224,19 +297,19 @@ impl Lock {
         if let Some(guard) = self.reuse(&request).await? {
             return Ok(Some(guard));
         }
-        let acquisition =
-            match fast_path::try_acquire(&self.client, self.owner.as_ref(), request).await? {
-                FastPathOutcome::Granted(guard) => return Ok(Some(guard)),
-                FastPathOutcome::Busy(_, holder) if self.is_in_use(&holder) => return Ok(None),
-                // Perhaps nobody holds it: the engine asks its keeper.
-                FastPathOutcome::Busy(acquisition, _)
-                | FastPathOutcome::NotAnswered(acquisition) => acquisition,
-            };
+        let acquisition = match fast_path::try_acquire(&self.client, self.holds(), request).await? {
+            FastPathOutcome::Granted(guard) => return Ok(Some(guard)),
+            FastPathOutcome::Busy(_, holder) if self.is_in_use(&holder) => return Ok(None),
+            // Perhaps nobody holds it: the engine asks its keeper.
+            FastPathOutcome::Busy(acquisition, _) | FastPathOutcome::NotAnswered(acquisition) => {
+                acquisition
+            }
+        };
         // Before checking that the client is open: a shutdown either waits for this or is
         // noticed.
         let pending = self.client.core.pending.begin();
         self.client.check_open()?;
-        let (client, owner) = (Arc::clone(&self.client), self.owner.clone());
+        let (client, owner) = (Arc::clone(&self.client), self.holds().cloned());
         let (reply, answer) = oneshot::channel();
         let asking = try_acquire::run(client, owner, acquisition, reply, pending);
         self.client.engine.spawn(asking);
@@ -388,14 +461,16 @@ impl Lock {
         let joined = core.clock.now();
         let patient = limit.is_none_or(|limit| limit >= self.client.core.settings.response_timeout);
         let number = core.queues.next_number();
-        let free = patient && !core.watchdog.is_tracked(&request.name);
+        // Readers may have the lock here already, and share it.
+        let is_free = self.mode == Mode::Shared || !core.watchdog.is_tracked(&request.name);
+        let free = patient && is_free;
         let (begun, found_busy) =
             if free && let Some(_permit) = core.queues.try_fast_path(&request.name) {
                 // Boxed: state that only the fast path needs must not take up memory while
                 // waiting.
                 match Box::pin(fast_path::try_acquire(
                     &self.client,
-                    self.owner.as_ref(),
+                    self.holds(),
                     request.clone(),
                 ))
                 .await?
@@ -407,8 +482,8 @@ impl Lock {
             } else {
                 (None, false)
             };
-        let (caller, answer) = WaitingCaller::new(&self.client, self.owner.as_ref(), number);
-        let shared = self.owner.as_ref().map(|owner| (owner, request.clone()));
+        let (caller, answer) = WaitingCaller::new(&self.client, self.holds(), number);
+        let shared = self.holds().map(|holds| (holds, request.clone()));
         let client = (core, &self.client.engine);
         let waiter = Waiter {
             request,
@@ -420,11 +495,11 @@ impl Lock {
         let entry = core.queues.join(client, number, waiter);
         let result = match shared {
             None => answer.await,
-            // It must not queue behind a caller that waits for this owner.
-            Some((owner, request)) => tokio::select! {
+            // It must not queue behind a caller that waits for this owner, or to share the lock.
+            Some((holds, request)) => tokio::select! {
                 biased;
                 result = answer => result,
-                guard = owner.wait_to_reenter(&request, number) => return guard,
+                guard = holds.wait_to_reenter(&request, number) => return guard,
             },
         };
         entry.answered();
@@ -438,7 +513,7 @@ impl Lock {
         }
         // A caller that never waits must not keep other tasks from running.
         tokio::task::coop::consume_budget().await;
-        match reuse::try_reuse(&self.client, self.owner.as_ref(), request)? {
+        match reuse::try_reuse(&self.client, self.holds(), request)? {
             Reuse::Granted(guard) => Ok(Some(guard)),
             Reuse::Nothing => Ok(None),
             Reuse::Unfit(belief) => {
@@ -457,14 +532,21 @@ impl Lock {
     }
 
     fn reenter(&self, request: &AcquireRequest) -> Result<Option<Guard>> {
-        match &self.owner {
-            Some(owner) => owner.reenter(request),
+        match self.holds() {
+            Some(holds) => holds.reenter(request),
             None => Ok(None),
         }
     }
 
+    /// The holds that a caller may share: those of its owner, or the readers of this process.
+    fn holds(&self) -> Option<&Arc<Holds>> {
+        let readers = self.readers.as_ref();
+        let readers = readers.filter(|_| self.mode == Mode::Shared);
+        self.owner.as_ref().or(readers)
+    }
+
     /// Validates the settings before anything is sent.
-    fn request(&self) -> Result<AcquireRequest> {
+    pub(crate) fn request(&self) -> Result<AcquireRequest> {
         let name = LockName::from_shared(&self.name)?;
         let ttl = match self.ttl {
             Some(ttl) => check_ttl("ttl", ttl)?,
@@ -483,13 +565,15 @@ impl Lock {
         settings.check_replicas(replicas)?;
         settings.check_pause(ttl)?;
         self.check_meta()?;
-        let keep = settings.keep_time(self.keep, ttl)?.filter(|_| self.renewed);
+        self.check_mode()?;
+        let keep = settings.keep_time(self.keep, ttl)?;
+        let keep = keep.filter(|_| self.renewed && self.mode == Mode::Exclusive);
         if keep.is_some() && self.client.core.kept.begin_to_hear() {
             let core = Arc::clone(&self.client.core);
             self.client.engine.spawn(keep::listen(core));
         }
         Ok(AcquireRequest {
-            mode: Mode::Exclusive,
+            mode: self.mode,
             name,
             ttl: Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
             renewed: self.renewed,
@@ -500,20 +584,35 @@ impl Lock {
         })
     }
 
+    fn check_mode(&self) -> Result<()> {
+        let cause = if self.mode == Mode::Exclusive {
+            return Ok(());
+        } else if !self.meta.is_empty() {
+            "a shared lease has no metadata: remove it, or acquire the lock exclusively"
+        } else {
+            return self.client.core.settings.check_shared();
+        };
+        Err(Error::invalid_setting("the mode", self.mode, cause))
+    }
+
     fn check_meta(&self) -> Result<()> {
         let bytes: usize = self.meta.iter().map(|(k, v)| k.len() + v.len()).sum();
         let cause = if self.meta.len() > META_ENTRIES_MAX {
             "at most 16 entries are allowed"
         } else if bytes > META_BYTES_MAX {
             "at most 4096 bytes are allowed"
-        } else if self.meta.contains_key("lease") || self.meta.contains_key("") {
-            "an entry needs a name, and `lease` is reserved"
+        } else if self.meta.keys().any(|field| is_reserved(field)) && !self.is_candidate {
+            "an entry needs a name, and `lease` and names with the prefix `tenure:` are reserved"
         } else {
             return Ok(());
         };
         let value = format!("{} entries of {bytes} bytes", self.meta.len());
         Err(Error::invalid_setting("metadata", value, cause))
     }
+}
+
+fn is_reserved(field: &str) -> bool {
+    field.is_empty() || field == "lease" || field.starts_with(RESERVED_FIELDS)
 }
 
 /// Most locks have no metadata, and share that.
@@ -533,7 +632,9 @@ async fn find_holder(
     let Some(mut holder) = find_lease(core, name, limit).await? else {
         return Ok(None);
     };
-    if let Some(client) = holder.lease.client() {
+    // Of readers, one is shown.
+    let lease = holder.reader_leases.first().unwrap_or(&holder.lease);
+    if let Some(client) = lease.client() {
         let records = client_record::read(core, Some(client), limit).await?;
         holder.client = records.into_iter().next();
         holder.fence = holder.recorded_fence().or(holder.fence);
@@ -557,6 +658,7 @@ impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock")
             .field("name", &self.name)
+            .field("mode", &self.mode)
             .field("ttl", &self.ttl)
             .field("renewed", &self.renewed)
             .field("max_hold", &self.max_hold)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client_handle::ClientHandle;
+use crate::election::Election;
 use crate::engine::release::{self, ReleaseRequest};
 use crate::engine::{adopt, list, renew_detached, retry};
 use crate::error::Result;
@@ -14,6 +15,7 @@ use crate::holds::Holds;
 use crate::lease::{ClientId, Lease, LeaseId, check_ttl};
 use crate::lock::Lock;
 use crate::moment::Moment;
+use crate::multi_lock::MultiLock;
 use crate::name::LockName;
 use crate::owner::Owner;
 use crate::standing::Released;
@@ -22,7 +24,7 @@ use crate::store::LeaseSpec;
 use crate::timings::TimingsSnapshot;
 
 /// The common interface of [`Tenure`](crate::Tenure) and [`Redlock`](crate::Redlock), for code that
-/// works with either: [`Tenure::locks`](crate::Tenure::locks) returns it. Cheap to clone; all clones share one client.
+/// works with either: [`Tenure::as_locks`](crate::Tenure::as_locks) returns it. Cheap to clone; all clones share one client.
 ///
 /// ```
 /// use tenure::{Locks, Tenure};
@@ -35,24 +37,67 @@ use crate::timings::TimingsSnapshot;
 ///
 /// # fn main() -> Result<(), tenure::Error> { tenure::blocking::block_on(async {
 /// let tenure = Tenure::connect("memory://").await?;
-/// nightly(tenure.locks()).await
+/// nightly(tenure.as_locks()).await
 /// # }) }
 /// ```
 #[derive(Clone)]
 pub struct Locks {
     client: Arc<ClientHandle>,
+    /// The shared leases that callers of this process can join.
+    readers: Arc<Holds>,
 }
 
 impl Locks {
     pub(crate) fn new(client: Arc<ClientHandle>) -> Self {
-        Self { client }
+        Self {
+            client,
+            readers: Arc::new(Holds::of_readers()),
+        }
     }
 
     /// A lock with this name. Each acquisition is independent: acquiring a lock that this program
     /// already holds waits for that guard, forever if the waiting task is the one that holds it. To
     /// re-enter a lock, acquire it through an [`owner`](Locks::owner).
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        Lock::new(Arc::clone(&self.client), name.as_ref(), None)
+        let readers = Some(Arc::clone(&self.readers));
+        Lock::new(Arc::clone(&self.client), name.as_ref(), None).joining(readers)
+    }
+
+    /// An election with this name: a lock with a value, a term and observers.
+    ///
+    /// [`Tenure::election`](crate::Tenure::election) knows the candidates too, which not every
+    /// deployment does.
+    pub fn election(&self, name: impl AsRef<str>) -> Election<Self> {
+        self.election_of(name.as_ref())
+    }
+
+    /// The same as a client of this kind offers it.
+    pub(crate) fn election_of<T>(&self, name: &str) -> Election<T> {
+        Election::new(Arc::clone(&self.client), name)
+    }
+
+    /// Several locks that are acquired together, all of them or none: at most
+    /// [`NAMES_MAX`](crate::NAMES_MAX) names, each given once, in any order.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tenure::Error> { tenure::blocking::block_on(async {
+    /// # let tenure = tenure::Tenure::connect("memory://").await?;
+    /// let guard = tenure.locks(["account:1", "account:2"]).acquire().await?;
+    /// for (name, fence) in guard.fences() {
+    ///     println!("{name}: {fence}");
+    /// }
+    /// assert!(tenure.lock("account:2").try_acquire().await?.is_none());
+    /// guard.release().await?;
+    /// # Ok(()) }) }
+    /// ```
+    ///
+    /// On one server all names are acquired in one step and one round trip, so no client ever finds
+    /// only some of them held by a call that did not have to wait. In a cluster that is so for names in
+    /// the same slot. Over several slots, in Redisson's layout and with a
+    /// [`Redlock`](crate::Redlock), they are acquired one by one, in an order that is the same for all
+    /// clients.
+    pub fn locks<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> MultiLock {
+        MultiLock::new(Arc::clone(&self.client), names)
     }
 
     /// A new owner, which can re-enter the locks it holds.
@@ -308,13 +353,27 @@ macro_rules! delegate_to_locks {
         impl $client {
             /// The part of this client that is the same for every deployment, for code that works
             /// with any.
-            pub fn locks(&self) -> &$crate::Locks {
+            pub fn as_locks(&self) -> &$crate::Locks {
                 &self.locks
             }
 
             /// A lock with this name. See [`Locks::lock`](crate::Locks::lock).
             pub fn lock(&self, name: impl AsRef<str>) -> $crate::Lock {
                 self.locks.lock(name)
+            }
+
+            /// An election with this name. See [`Election`](crate::Election).
+            pub fn election(&self, name: impl AsRef<str>) -> $crate::Election<$client> {
+                self.locks.election_of(name.as_ref())
+            }
+
+            /// Several locks that are acquired together. See
+            /// [`Locks::locks`](crate::Locks::locks).
+            pub fn locks<N: AsRef<str>>(
+                &self,
+                names: impl IntoIterator<Item = N>,
+            ) -> $crate::MultiLock {
+                self.locks.locks(names)
             }
 
             /// A new owner, which can re-enter the locks it holds. See

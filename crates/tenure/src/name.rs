@@ -69,6 +69,16 @@ impl LockName {
         self.neighbour_parts(role).concat()
     }
 
+    /// The lock whose [`neighbour`](LockName::neighbour) this key is.
+    pub(crate) fn of_neighbour(key: &str, role: &str) -> Option<Self> {
+        let rest = key.strip_prefix(RESERVED_PREFIX)?.strip_prefix(role)?;
+        let rest = rest.strip_prefix('=').unwrap_or(rest).strip_prefix(':')?;
+        let bare = rest.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
+        let names = [Some(rest), bare].into_iter().flatten();
+        let mut names = names.filter_map(|name| Self::new(name).ok());
+        names.find(|name| name.neighbour(role) == key)
+    }
+
     /// The parts of that key, for those who write it elsewhere.
     pub(crate) fn neighbour_parts<'a>(&'a self, role: &'a str) -> [&'a str; 5] {
         let tag = hash_tag(self.0.as_bytes());
@@ -157,6 +167,8 @@ mod tests {
             if let Ok(a) = &a {
                 let fence = a.neighbour("fence");
                 prop_assert_eq!(hashed(&fence), hashed(a.as_str()));
+                prop_assert_eq!(LockName::of_neighbour(&fence, "fence"), Some(a.clone()));
+                prop_assert_eq!(LockName::of_neighbour(&fence, "fenc"), None);
             }
             if let (Ok(a), Ok(b)) = (&a, &b)
                 && a != b

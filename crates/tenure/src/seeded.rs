@@ -41,6 +41,18 @@ bugs! {
     BatchRenewsAll = "batch-renews-all",
     /// locks that are released together are released whichever lease holds them
     BatchReleasesAll = "batch-releases-all",
+    /// several locks are acquired although one of them is busy
+    SeveralTakesSome = "several-takes-some",
+    /// several locks are acquired in the order in which the caller names them
+    SeveralInGivenOrder = "several-in-given-order",
+    /// a caller that waits for several locks never holds some of them while it waits
+    SeveralStarves = "several-starves",
+    /// what was acquired of several locks is kept although one of them is busy
+    SeveralKeepsPart = "several-keeps-part",
+    /// only the first of several locks is released
+    SeveralReleasesFirst = "several-releases-first",
+    /// the guard of several locks only notices the loss of the first
+    SeveralWatchesFirst = "several-watches-first",
     /// a client that keeps a lease does not hear that another wants it
     AskIgnored = "ask-ignored",
     /// a kept lease is used however old it is
@@ -51,6 +63,16 @@ bugs! {
     KeptLossIgnored = "kept-loss-ignored",
     /// a shutdown leaves the leases that nobody holds
     KeptBeyondShutdown = "kept-beyond-shutdown",
+    /// readers join a lease of their process although a caller before them waits to hold the lock alone
+    WriterOvertaken = "writer-overtaken",
+    /// a reader shares the lock although a waiter ahead wants it alone
+    WriterStarved = "writer-starved",
+    /// a shared lock ends with the lease that ends first
+    SharedEndsWithFirst = "shared-ends-with-first",
+    /// the renewal of a reader creates its lease
+    SharedRenewalCreates = "shared-renewal-creates",
+    /// readers that are admitted together include a waiter that wants the lock alone
+    WriterAdmitted = "writer-admitted",
     /// a release compares and deletes in two round trips
     ReleaseInTwoSteps = "release-in-two-steps",
     /// the deadline counts from the reply
@@ -143,6 +165,18 @@ bugs! {
     HandOffSameFence = "hand-off-same-fence",
     /// a lock is handed on with a fence that the server's clock has not reached
     HandOffAheadOfClock = "hand-off-ahead-of-clock",
+    /// a leader's lease is handed on in the process, and the store does not learn the new term
+    ElectionHandedOff = "election-handed-off",
+    /// a repeated attempt of a candidate mints another term
+    TermMintedTwice = "term-minted-twice",
+    /// an observer reports whatever a server says
+    ObserverGoesBack = "observer-goes-back",
+    /// a value is proclaimed although another leads
+    ProclaimWithoutCompare = "proclaim-without-compare",
+    /// an unhealthy leader goes on
+    UnhealthyLeads = "unhealthy-leads",
+    /// a leader that resigns in favour of a candidate is succeeded by the first in the queue
+    SuccessorIgnored = "successor-ignored",
     /// a lost lease is handed on
     HandOffLost = "hand-off-lost",
     /// a lock is handed on for as long as somebody waits
@@ -219,6 +253,30 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
         "if not found then",
     ),
     (
+        Bug::WriterStarved,
+        "native/shared_acquire.lua",
+        "if writer and writer ~= lease then",
+        "if false then",
+    ),
+    (
+        Bug::SharedEndsWithFirst,
+        "native/shared_acquire.lua",
+        "'ZRANGE', readers, -1, -1",
+        "'ZRANGE', readers, 0, 0",
+    ),
+    (
+        Bug::SharedRenewalCreates,
+        "native/shared_renew.lua",
+        "if not redis.call('ZSCORE', KEYS[2], ARGV[1]) then",
+        "if false then",
+    ),
+    (
+        Bug::WriterAdmitted,
+        "native/shared_acquire.lua",
+        "if waiter == before or not is_reader(waiter) then",
+        "if waiter == before then",
+    ),
+    (
         Bug::BatchReleasesAll,
         "native/release_all.lua",
         "found[i] ~= ARGV[i]",
@@ -229,6 +287,12 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
         "native/release_all.lua",
         "2 * count)) > 0",
         "2 * count)) < 0",
+    ),
+    (
+        Bug::SeveralTakesSome,
+        "native/acquire_several.lua",
+        "if found[i] and found[i] ~= ARGV[4 + i] then",
+        "if i == 1 and found[i] and found[i] ~= ARGV[4 + i] then",
     ),
     (
         Bug::BatchRenewsAll,
@@ -338,6 +402,24 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
         "native/acquire.lua",
         "string.format('%.0f', math.floor(last / 1000) + 86400000)",
         "string.format('%.0f', math.floor(now / 1000) + 2000)",
+    ),
+    (
+        Bug::TermMintedTwice,
+        "native/acquire.lua",
+        "if known_term then",
+        "if false then",
+    ),
+    (
+        Bug::ProclaimWithoutCompare,
+        "native/proclaim.lua",
+        "if found ~= ARGV[1] then",
+        "if false then",
+    ),
+    (
+        Bug::SuccessorIgnored,
+        "native/release.lua",
+        "waiter = named",
+        "waiter = waiter",
     ),
     (
         Bug::MasterNotCompared,

@@ -7,6 +7,7 @@ use tokio::runtime::Handle;
 
 use crate::error::{Error, Result};
 use crate::layout::Layout;
+use crate::mode::Mode;
 use crate::sharded::Sharded;
 
 /// The default lease duration without renewal.
@@ -96,6 +97,20 @@ impl Settings {
             replicas,
             cause,
         ))
+    }
+
+    /// # Errors
+    ///
+    /// If readers cannot share a lock on this deployment.
+    pub(crate) fn check_shared(&self) -> Result<()> {
+        let cause = if self.longest_ttl.is_some() {
+            "readers cannot share a lock of a Redlock"
+        } else if self.layout == Layout::Redisson {
+            "readers cannot share a lock in Redisson's layout: use the layout `native`"
+        } else {
+            return Ok(());
+        };
+        Err(Error::invalid_setting("the mode", Mode::Shared, cause))
     }
 
     /// For how long a lease of this ttl is kept after its grant, if at all: as its lock asks, or as

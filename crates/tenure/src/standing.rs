@@ -16,6 +16,21 @@ pub enum Released {
     Unknown,
 }
 
+/// The result of [resigning](crate::Leadership::resign_to) in favour of a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Resigned {
+    /// The leadership was offered to the candidate.
+    ToCandidate,
+    /// The candidate no longer waited: the leadership was offered to the next one, or nobody waited.
+    ToOther,
+    /// The lease had already ended.
+    AlreadyGone,
+    /// The store did not reply in time. It is retried in the background, and the lease expires at its
+    /// deadline at the latest.
+    Unknown,
+}
+
 /// How certain a holder can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -43,6 +58,8 @@ pub enum LostReason {
     MaxHold,
     /// The client was shut down.
     Shutdown,
+    /// The leader's [health check](crate::Election::health) failed, so it resigned.
+    Unhealthy,
 }
 
 impl fmt::Display for LostReason {
@@ -53,6 +70,7 @@ impl fmt::Display for LostReason {
             Self::Taken => "another holder has it",
             Self::MaxHold => "it was held for the maximum time, `max_hold`",
             Self::Shutdown => "the client was shut down",
+            Self::Unhealthy => "its health check failed",
         })
     }
 }

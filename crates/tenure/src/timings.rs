@@ -167,6 +167,8 @@ words! {
         Renew = "renew",
         /// Adopt a lease.
         Adopt = "adopt",
+        /// Change the value of a leader.
+        Proclaim = "proclaim",
         /// Vote, as one of several independent servers.
         Vote = "vote",
         /// Restore a lost lease, as one of several independent servers.

@@ -1,17 +1,19 @@
 //! `tenure run`: hold a lock while a command runs.
 
 mod boot_clock;
-mod options;
-mod program;
-mod running;
-mod signals;
+mod environment;
+pub(super) mod held_locks;
+pub(super) mod options;
+pub(super) mod program;
+pub(super) mod running;
+pub(super) mod signals;
 mod talk;
 mod teller;
 mod terminal;
-mod tree;
-mod waiting;
+pub(super) mod tree;
+pub(super) mod waiting;
 mod warden;
-mod wrapper;
+pub(super) mod wrapper;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

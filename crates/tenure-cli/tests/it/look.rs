@@ -61,7 +61,7 @@ fn locks_are_listed_with_holders_and_waiters() {
     let guards = ["order:2", "order:1", "nightly"].map(|name| ours.lock(name).acquire().unwrap());
     let other = Tenure::connect(&url).unwrap();
     let waiting = thread::spawn(move || other.lock("order:1").wait(SOON).acquire().unwrap());
-    are_listed(ours.locks(), 3, 1);
+    are_listed(ours.as_locks(), 3, 1);
 
     let ended = run_at(&url, &["ls", "order:*"]);
     ended.ended_with(0);
@@ -175,7 +175,7 @@ fn a_lock_is_shown_with_everything_that_is_known() {
     let guard = ours.lock("n").meta("job", "a\u{1b}[2Jb").acquire().unwrap();
     let other = Tenure::connect(server.url()).unwrap();
     let waiting = thread::spawn(move || other.lock("n").wait(SOON).acquire().unwrap());
-    are_listed(ours.locks(), 1, 1);
+    are_listed(ours.as_locks(), 1, 1);
     let ended = run_at(&server.url(), &["show", "n"]);
     ended.ended_with(0);
     let shown = ended.stdout.replace(guard.lease_id().as_str(), "LEASE");
@@ -211,7 +211,7 @@ fn foreign_locks_are_shown_by_name() {
     let ours = Tenure::connect(server.url()).unwrap();
     let theirs = ours.clone();
     let waiting = thread::spawn(move || theirs.lock("theirs").wait(SOON).acquire().unwrap());
-    are_listed(ours.locks(), 0, 1);
+    are_listed(ours.as_locks(), 0, 1);
     let ended = run_at(&server.url(), &["ls"]);
     assert_eq!(
         without_digits(&ended.stdout),
@@ -231,7 +231,7 @@ fn a_thousand_locks_among_other_keys_are_listed_without_a_search() {
         .collect();
     let fill = "for i = 1, 100000 do redis.call('SET', 'other:' .. i, i) end";
     server.client().command(&["EVAL", fill, "0"]);
-    are_listed(ours.locks(), 1_000, 0);
+    are_listed(ours.as_locks(), 1_000, 0);
     server.reset_stats();
     let ended = run_at(&server.url(), &["ls", "--json"]);
     ended.ended_with(0);
@@ -261,8 +261,8 @@ fn locks_are_listed_on_a_majority_and_in_a_cluster() {
         (one, clustered.lock(name).acquire().unwrap())
     });
     for (urls, locks) in [
-        (nodes.urls().join(" "), redlock.locks()),
-        (cluster.url(), clustered.locks()),
+        (nodes.urls().join(" "), redlock.as_locks()),
+        (cluster.url(), clustered.as_locks()),
     ] {
         are_listed(locks, 5, 0);
         let ended = run_at(&urls, &["ls"]);
@@ -324,7 +324,7 @@ fn what_happens_to_locks_is_told_to_programs() {
     let server = RedisServer::start();
     let ours = backup(&server.url());
     let before = ours.lock("n:before").acquire().unwrap();
-    are_listed(ours.locks(), 1, 0);
+    are_listed(ours.as_locks(), 1, 0);
     let watch = watch(&server.url(), &["n:*", "--json"]);
     let client = "{\"client\":#,\"host\":\"HOST\",\"pid\":#,\"name\":\"web\",\"about\":{\"command\":\
                   \"backup.sh\",\"user\":\"deploy\"},\"version\":#}";
@@ -448,7 +448,7 @@ fn a_lock_that_may_not_be_seen_does_not_hide_the_others() {
     let server = RedisServer::builder().user("worker", rules).start();
     let ours = Tenure::connect(server.url()).unwrap();
     let _guards = ["app:n", "other:x"].map(|name| ours.lock(name).acquire().unwrap());
-    are_listed(ours.locks(), 2, 0);
+    are_listed(ours.as_locks(), 2, 0);
     let mut command = crate::command::tenure(&["ls"]);
     command.env("TENURE_URL", format!("redis://worker:pw@{}", server.addr()));
     let ended = crate::command::run(&mut command);

@@ -16,6 +16,8 @@ mod config;
 mod demo;
 /// `tenure doctor`: is this Redis server fit for locks?
 mod doctor;
+/// `tenure elect` and `tenure leader`.
+mod elect;
 /// `tenure force-unlock`.
 mod force_unlock;
 /// What a command leaves on a server.

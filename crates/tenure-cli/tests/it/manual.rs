@@ -80,7 +80,7 @@ fn completions_are_what_their_shell_reads() {
         ended.ended_with(0);
         ended.says("force-unlock");
         ended.says("reconcile");
-        for hidden in ["warden", "shared", "slots", "markdown"] {
+        for hidden in ["warden", "slots", "markdown"] {
             assert!(
                 !ended.stdout.contains(hidden),
                 "{shell} completes `{hidden}`"
@@ -102,7 +102,15 @@ fn completions_offer_no_option_that_is_refused() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ended = run(&mut tenure(&["completions", shell]));
         let offered = offered(shell, &ended.stdout);
-        for known in ["-n", "-E", "-v", "--nonblock", "--no-renew", "--on-lost"] {
+        for known in [
+            "-n",
+            "-E",
+            "-v",
+            "-s",
+            "--nonblock",
+            "--shared",
+            "--on-lost",
+        ] {
             assert!(offered.contains(known), "{shell}: no {known}: {offered:?}");
         }
         let is_offered = |option: &&str| offered.contains(*option);
@@ -112,9 +120,7 @@ fn completions_offer_no_option_that_is_refused() {
 }
 
 /// The options of `flock` that `tenure run` refuses with a reason. No other command has them.
-const REFUSED: [&str; 10] = [
-    "-s",
-    "--shared",
+const REFUSED: [&str; 8] = [
     "-j",
     "--slots",
     "--fair",

@@ -152,7 +152,7 @@ impl Scene {
     /// A Tenure client on the same store. For locks it is a separate process.
     pub(crate) async fn process(&self, name: &str) -> Result<Locks> {
         let builder = Tenure::builder(&self.stage.url).name(name);
-        let client = builder.connect().await?.locks().clone();
+        let client = builder.connect().await?.as_locks().clone();
         lock(&self.stage.clients).push(client.clone());
         Ok(client)
     }

@@ -466,7 +466,7 @@ mod tests {
     #[tokio::test]
     async fn there_are_no_more_labels_than_prometheus_can_bear() {
         let locks = tenure::Tenure::connect("memory://").await.unwrap();
-        let meters = Meters::new(&mut Registry::default(), locks.locks());
+        let meters = Meters::new(&mut Registry::default(), locks.as_locks());
         assert_eq!(meters.label("order:1"), "order");
         assert_eq!(meters.label("nightly"), "nightly");
         assert_eq!(meters.label("_own:1"), OTHER, "that is the service's");

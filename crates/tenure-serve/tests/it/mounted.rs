@@ -20,7 +20,7 @@ async fn app(url: &str, access: Access) -> App {
     };
     App::new(
         settings,
-        Parts::new(Locks::clone(tenure.unwrap().locks()), [url]),
+        Parts::new(Locks::clone(tenure.unwrap().as_locks()), [url]),
     )
 }
 

@@ -20,6 +20,11 @@ pub struct Lock {
 }
 
 impl Lock {
+    /// See [`tenure::Lock::shared`](crate::Lock::shared). Each thread has its own lease.
+    pub fn shared(self) -> Self {
+        self.change(crate::Lock::shared)
+    }
+
     /// See [`tenure::Lock::ttl`](crate::Lock::ttl).
     pub fn ttl(self, ttl: Duration) -> Self {
         self.change(|lock| lock.ttl(ttl))

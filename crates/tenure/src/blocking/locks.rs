@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::block_on::block_on;
+use super::election::{Client, Election};
 use super::guard::Guard;
 use super::handle::{Handle, holds_of_this_thread};
 use super::lock::Lock;
+use super::multi_lock::MultiLock;
 use crate::error::Result;
 use crate::holder::{ClientRecord, Listing};
 use crate::lease::{ClientId, Lease, LeaseId};
@@ -40,6 +42,24 @@ impl Locks {
             lock: self.handle.locks.lock(name),
             handle: Arc::clone(&self.handle),
         }
+    }
+
+    /// Several locks that are acquired together. They have no owner: a thread that already holds one
+    /// of them waits for itself. See [`tenure::Locks::locks`](crate::Locks::locks).
+    pub fn locks<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> MultiLock {
+        MultiLock {
+            locks: self.handle.locks.locks(names),
+            handle: Arc::clone(&self.handle),
+        }
+    }
+
+    /// An election with this name. See [`tenure::Election`](crate::Election).
+    pub fn election(&self, name: impl AsRef<str>) -> Election<Self> {
+        self.election_of(name.as_ref())
+    }
+
+    pub(super) fn election_of<T: Client>(&self, name: &str) -> Election<T> {
+        Election::new(&self.handle, name)
     }
 
     /// Adopts a detached lease. See [`tenure::Locks::adopt`](crate::Locks::adopt).
@@ -109,13 +129,24 @@ macro_rules! delegate_to_locks {
     ($client:ty) => {
         impl $client {
             /// The part of this client that is the same for every deployment.
-            pub fn locks(&self) -> &Locks {
+            pub fn as_locks(&self) -> &Locks {
                 &self.locks
             }
 
             /// A lock with this name. Any thread that acquires it can re-enter it.
             pub fn lock(&self, name: impl AsRef<str>) -> Lock {
                 self.locks.lock(name)
+            }
+
+            /// Several locks that are acquired together. See
+            /// [`tenure::Locks::locks`](crate::Locks::locks).
+            pub fn locks<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> MultiLock {
+                self.locks.locks(names)
+            }
+
+            /// An election with this name. See [`tenure::Election`](crate::Election).
+            pub fn election(&self, name: impl AsRef<str>) -> Election<$client> {
+                self.locks.election_of(name.as_ref())
             }
 
             /// Turns a detached lease into a guard. See

@@ -22,10 +22,13 @@ use std::fmt;
 use std::time::Duration;
 
 pub use self::block_on::block_on;
+pub use self::election::{Client, Election, Leadership, Observer};
 pub use self::guard::Guard;
 pub use self::lock::Lock;
 pub use self::locks::Locks;
 use self::locks::delegate_to_locks;
+pub use self::multi_guard::MultiGuard;
+pub use self::multi_lock::MultiLock;
 use crate::error::Result;
 use crate::holder::{ClientRecord, Listing};
 use crate::lease::{ClientId, Lease, LeaseId};
@@ -35,10 +38,13 @@ use crate::standing::Released;
 use crate::stats::StatsSnapshot;
 
 mod block_on;
+mod election;
 mod guard;
 mod handle;
 mod lock;
 mod locks;
+mod multi_guard;
+mod multi_lock;
 
 /// A client of one store, for programs without an async runtime.
 #[derive(Clone)]
@@ -62,7 +68,7 @@ impl Tenure {
     pub fn connect_with(builder: crate::Builder) -> Result<Self> {
         let tenure = block_on(builder.connect())?;
         Ok(Self {
-            locks: Locks::new(tenure.locks()),
+            locks: Locks::new(tenure.as_locks()),
         })
     }
 }
@@ -77,7 +83,7 @@ impl Redlock {
     pub fn connect_with(builder: crate::Builder<crate::Redlock>) -> Result<Self> {
         let redlock = block_on(builder.connect())?;
         Ok(Self {
-            locks: Locks::new(redlock.locks()),
+            locks: Locks::new(redlock.as_locks()),
         })
     }
 }

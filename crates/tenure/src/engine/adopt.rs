@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::guard::Guard;
 use crate::holds::Holds;
 use crate::lease::{Lease, LeaseId};
+use crate::mode::Mode;
 use crate::pending_work::PendingOne;
 use crate::store::{InFlight, LeaseSpec};
 
@@ -23,7 +24,11 @@ pub(crate) async fn adopt(
 ) -> Result<Guard> {
     let core = &client.core;
     let number = Core::next_lease_number();
-    let id = LeaseId::fresh(core.settings.layout, &core.id, number, lease.ttl);
+    let fresh = match lease.id.mode() {
+        Mode::Exclusive => LeaseId::fresh,
+        Mode::Shared => LeaseId::fresh_shared,
+    };
+    let id = fresh(core.settings.layout, &core.id, number, lease.ttl);
     let held = LeaseSpec {
         replicas: core.settings.replicas,
         ..LeaseSpec::new(lease.name.clone(), id, lease.ttl)

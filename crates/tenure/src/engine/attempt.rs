@@ -8,6 +8,7 @@ use super::Engine;
 use crate::belief::{Belief, Grant};
 use crate::core::Core;
 use crate::error::{Error, ErrorKind};
+use crate::leader::is_candidate_meta;
 use crate::lease::{LeaseId, believed_until};
 use crate::mode::Mode;
 use crate::moment::Moment;
@@ -35,6 +36,12 @@ pub(crate) struct AcquireRequest {
 }
 
 impl AcquireRequest {
+    /// Whether it is for an election: the store writes down the term of each leader, so each lease
+    /// comes from the store.
+    pub(crate) fn is_candidate(&self) -> bool {
+        is_candidate_meta(&self.meta)
+    }
+
     /// Whether a lease is exactly what was requested.
     pub(crate) fn is_met_by(&self, belief: &Belief) -> bool {
         self.mode == belief.held.mode
@@ -94,11 +101,23 @@ impl Acquisition {
         limit: Moment,
     ) -> Result<AttemptOutcome, Failure> {
         self.queued |= queue;
-        let fences = core.fences_for(self.request.renewed);
-        let fences = fences.max(Core::fences_to_keep(self.request.keep));
+        let fences = self.fences(core);
         let attempt = self.to_attempt(fences, queue);
         let answer = core.store.acquire(&attempt, limit).await;
         self.interpret(core, attempt, answer)
+    }
+
+    /// How many fences to reserve. A candidate and a reader need one: their leases are neither handed off
+    /// nor kept.
+    fn fences(&self, core: &Core) -> u32 {
+        if self.request.mode == Mode::Shared {
+            return 1;
+        }
+        if self.request.is_candidate() && !bug(Bug::ElectionHandedOff) {
+            return 1;
+        }
+        let fences = core.fences_for(self.request.renewed);
+        fences.max(Core::fences_to_keep(self.request.keep))
     }
 
     /// The attempt to send to the store.
@@ -219,6 +238,11 @@ impl Acquisition {
         let _ = tokio::time::timeout(ABANDON_WAIT, cleaning).await;
     }
 
+    /// The store may have a lease for it that must be found again or released.
+    pub(super) fn mark_granted_too_late(&mut self) {
+        self.queued = true;
+    }
+
     fn held(&self) -> LeaseSpec {
         let AcquireRequest { name, ttl, .. } = &self.request;
         LeaseSpec {
@@ -233,7 +257,7 @@ impl Acquisition {
     /// The next attempt finds the grant or starts anew; if there is no next attempt, the grant must
     /// be released.
     fn reply_too_late(&mut self) -> Failure {
-        self.queued = true;
+        self.mark_granted_too_late();
         let name = &self.request.name;
         Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
@@ -246,8 +270,14 @@ impl Acquisition {
 /// an offer as a grant.
 fn fresh_id(core: &Core, request: &AcquireRequest, number: u64) -> LeaseId {
     let (layout, ttl) = (core.settings.layout, request.ttl);
+    if request.mode == Mode::Shared {
+        return LeaseId::fresh_shared(layout, &core.id, number, ttl);
+    }
     match request.keep {
         Some(_) => LeaseId::fresh_to_keep(layout, &core.id, number, ttl),
+        None if request.is_candidate() => {
+            LeaseId::fresh_of_candidate(layout, &core.id, number, ttl)
+        }
         None if can_take_offers(core, request) => {
             LeaseId::fresh_to_be_offered(layout, &core.id, number, ttl)
         }
@@ -259,6 +289,7 @@ fn fresh_id(core: &Core, request: &AcquireRequest, number: u64) -> LeaseId {
 /// acknowledgements of replicas, and must be renewed.
 fn can_take_offers(core: &Core, request: &AcquireRequest) -> bool {
     core.store.grants_by_offer()
+        && request.mode == Mode::Exclusive
         && request.renewed
         && request.keep.is_none()
         && request.replicas == 0

@@ -10,6 +10,8 @@ use crate::store::Busy;
 
 /// How often to poll a lock whose holder is another library, which may release without publishing.
 const POLL_FOREIGN: Duration = Duration::from_secs(1);
+/// How often to poll a lock that readers share, each with its own ttl.
+const POLL_READERS: Duration = Duration::from_secs(5);
 /// How long a waiter far back in the queue sleeps at most, unless those ahead of it sleep even
 /// longer.
 const FAR_BEHIND_SLEEP_MAX: Duration = Duration::from_secs(30);
@@ -85,7 +87,7 @@ impl CurrentHolder {
         if bug(Bug::NoTimer) {
             return Duration::from_secs(24 * 60 * 60);
         }
-        let fallback = self.busy.holder.ttl().map_or(POLL_FOREIGN, |ttl| ttl / 3);
+        let fallback = self.poll_interval();
         // One millisecond more: a key expires after its last millisecond.
         let end = self
             .busy
@@ -100,9 +102,21 @@ impl CurrentHolder {
     pub(super) fn poll_after_far_behind(&self) -> Duration {
         let interval = self.poll_after();
         let left = self.busy.remaining.unwrap_or(interval);
-        match self.busy.holder.ttl() {
-            Some(_) => left.min(FAR_BEHIND_SLEEP_MAX).max(interval),
-            None => interval,
+        let publishes = self.busy.holder.is_tenure() || self.busy.holder.is_phase();
+        if publishes {
+            left.min(FAR_BEHIND_SLEEP_MAX).max(interval)
+        } else {
+            interval
+        }
+    }
+
+    /// How long to rely on messages alone.
+    fn poll_interval(&self) -> Duration {
+        let holder = &self.busy.holder;
+        match holder.ttl() {
+            Some(ttl) => ttl / 3,
+            None if holder.is_phase() => POLL_READERS,
+            None => POLL_FOREIGN,
         }
     }
 

@@ -13,6 +13,7 @@ use crate::belief::Belief;
 use crate::client_handle::ClientHandle;
 use crate::core::Core;
 use crate::lease::{LeaseId, believed_until};
+use crate::mode::Mode;
 use crate::pending_work::PendingOne;
 use crate::seeded::{Bug, bug};
 use crate::store::{ReleaseReply, TurnReply};
@@ -86,7 +87,11 @@ fn choose_next_holder(core: &Core, queue: &LocalQueue, belief: &Arc<Belief>) -> 
         });
     };
     let matches = first.request.is_met_by(belief) || bug(Bug::HandOffAnyWish);
-    let can_hand_off = bounds.on && belief.renewed && matches;
+    // The store must write down the next leader's term. Readers join a lease while it is held, instead
+    // of getting it when it is released.
+    let is_term = first.request.is_candidate() && !bug(Bug::ElectionHandedOff);
+    let is_exclusive = belief.held.mode == Mode::Exclusive;
+    let can_hand_off = bounds.on && belief.renewed && matches && is_exclusive && !is_term;
     if !can_hand_off || core.is_closed() {
         return NextHolder::None { dequeue: None };
     }

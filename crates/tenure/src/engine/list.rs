@@ -145,19 +145,26 @@ fn listed(
         kept: false,
         meta: BTreeMap::new(),
         client: None,
+        readers: 0,
         waiters: claims.waiters.clone(),
     };
     let Some(found) = found else { return listed };
     // Several records may list a detached lease. The one that has known it longest is right.
-    let of_lease = claims.leases.iter().filter(|lease| lease.lease == found.id);
-    let record = of_lease.max_by_key(|lease| lease.held_for);
+    // Of readers, the one that has held the lock longest is shown.
+    let is_holder = |lease: &&&LeaseRecord| {
+        lease.lease == found.id || found.readers.shown.contains(&lease.lease)
+    };
+    let record = claims.leases.iter().filter(is_holder);
+    let record = record.max_by_key(|lease| lease.held_for);
+    let shown = record.map_or(&found.id, |record| &record.lease);
     listed.fence = record.map(|record| record.fence).or(found.fence);
     listed.held_for = record.map(|record| record.held_for);
     listed.ttl = record.map(|record| record.ttl).or_else(|| found.id.ttl());
     listed.remaining = found.remaining;
     listed.kept = record.is_some_and(|record| record.kept);
     listed.meta = found.meta;
-    listed.client = client_of(&found.id, records);
+    listed.client = client_of(shown, records);
+    listed.readers = found.readers.count;
     listed.lease = Some(found.id);
     listed
 }

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Error, ErrorKind, Result};
 
+pub(crate) mod acquire_several;
 pub(crate) mod adopt;
 pub(crate) mod attempt;
 pub(crate) mod client_record;
@@ -22,12 +23,17 @@ mod current_holder;
 pub(crate) mod detached;
 pub(crate) mod fast_path;
 pub(crate) mod hand_off;
+pub(crate) mod health;
 pub(crate) mod heartbeat;
 pub(crate) mod keep;
 pub(crate) mod kept_leases;
 pub(crate) mod list;
 pub(crate) mod local_queue;
+pub(crate) mod observe;
+pub(crate) mod observers;
+pub(crate) mod proclaim;
 pub(crate) mod release;
+pub(crate) mod release_several;
 pub(crate) mod renew_detached;
 pub(crate) mod retry;
 pub(crate) mod reuse;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::retry::Retry;
 use crate::backoff::Backoff;
 use crate::belief::Belief;
 use crate::core::Core;
@@ -14,7 +15,7 @@ use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::pending_work::PendingOne;
 use crate::seeded::{Bug, bug};
-use crate::standing::Released;
+use crate::standing::{Released, Resigned};
 use crate::store::{Failure, InFlight, LeaseSpec, OFFER, ReleaseReply};
 
 /// How many response timeouts an attempt may stay in flight before its latest moment has passed, with
@@ -199,6 +200,57 @@ pub(crate) async fn release_until_gone(
         let again_at = (core.clock.now() + backoff.next()).min(ends_before);
         core.clock.sleep_until(again_at).await;
     }
+}
+
+/// Releases a lease that its holder passes on to this waiter. If the reply is lost, the lease is
+/// released in the background, as ever.
+pub(crate) async fn release_to(
+    core: &Arc<Core>,
+    mut request: ReleaseRequest,
+    to: LeaseId,
+    pending: PendingOne,
+) -> Result<Resigned> {
+    core.release_started(&request.lease.name);
+    let mut retry = Retry::new(core);
+    let release = loop {
+        let (lease, dequeue) = (&request.lease, request.dequeue.as_ref());
+        let released = core.store.release_to(lease, dequeue, &to, retry.limit);
+        let failure = match released.await {
+            Ok(release) => break release,
+            Err(failure) => failure,
+        };
+        let is_unknown = failure.in_flight.is_some();
+        if !failure.transient && !is_unknown {
+            return Err(failure.error);
+        }
+        if is_unknown || retry.after(failure).await.is_err() {
+            request.unknown = is_unknown;
+            let core = Arc::clone(core);
+            tokio::spawn(release_and_cancel(core, request, None, pending));
+            return Ok(Resigned::Unknown);
+        }
+    };
+    if request.dequeue.is_some() {
+        core.queues.left_store_queue(&request.lease.name);
+    }
+    let resigned = match &release {
+        ReleaseReply::NotHeld => Resigned::AlreadyGone,
+        ReleaseReply::WasHeld {
+            offered_to: Some(waiter),
+        }
+        | ReleaseReply::Passed { to: waiter, .. }
+            if *waiter == to =>
+        {
+            Resigned::ToCandidate
+        }
+        ReleaseReply::WasHeld { .. } | ReleaseReply::Passed { .. } => Resigned::ToOther,
+    };
+    note_released(core, &request.lease, release);
+    if let Some(in_flight) = request.in_flight {
+        cancel(core, &request.lease, in_flight).await;
+    }
+    drop(pending);
+    Ok(resigned)
 }
 
 /// Updates the counters, and wakes the waiter whose turn it is.

@@ -17,6 +17,7 @@ impl Core {
         if !bug(Bug::WaitersNotClosed) {
             self.queues.close_all();
         }
+        self.observers.changed_all();
         let beliefs = self.watchdog.all();
         let mut left = Vec::new();
         let mut releases = tokio::task::JoinSet::new();

@@ -70,7 +70,7 @@ async fn attempt(
 
 /// The client that was asked to let the lock go, because perhaps nobody holds it.
 #[derive(Default)]
-struct AskedKeeper {
+pub(super) struct AskedKeeper {
     lease: Option<LeaseId>,
     /// How long to pause before the next look.
     pause: Duration,
@@ -79,7 +79,12 @@ struct AskedKeeper {
 impl AskedKeeper {
     /// Asks the keeper of a lease, and waits for a moment. False if there is no keeper, or if the
     /// moment is over: the lock is really held.
-    async fn may_let_go(&mut self, core: &Arc<Core>, name: &LockName, holder: LeaseId) -> bool {
+    pub(super) async fn may_let_go(
+        &mut self,
+        core: &Arc<Core>,
+        name: &LockName,
+        holder: LeaseId,
+    ) -> bool {
         match &self.lease {
             None if keep::ask(core, name, &holder) => {
                 self.lease = Some(holder);

@@ -11,9 +11,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::memory::machine::{Effect, Machine, MachineReply};
 use super::redis::RedisStore;
-use super::{AcquireReply, Attempt, Event, LeaseSpec, ReleaseReply, RenewReply, Store, TurnReply};
+use super::{
+    AcquireReply, Attempt, Event, LeaseSpec, ReleaseReply, RenewReply, SeveralReply, Store,
+    TurnReply,
+};
 use crate::layout::Layout;
-use crate::lease::{ClientId, LeaseId};
+use crate::lease::{ClientId, Fence, LeaseId};
+use crate::mode::Mode;
 use crate::moment::{Clock, Moment};
 use crate::name::LockName;
 use crate::pending_work::Pending;
@@ -41,6 +45,11 @@ enum Step {
     AcquireHere {
         name: usize,
         lease: usize,
+    },
+    /// Both names in one step, each with its lease, in this order or the other.
+    AcquireSeveral {
+        leases: [usize; 2],
+        is_reversed: bool,
     },
     Turn {
         name: usize,
@@ -70,12 +79,15 @@ enum Step {
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
     Granted,
+    /// Granted with the fence of the readers that have the lock already.
+    Joined,
     Offered(String),
     Busy(String),
     Yes,
     No(Option<String>),
     Held {
         by: String,
+        readers: BTreeSet<LeaseId>,
         meta: BTreeMap<String, String>,
     },
     Free,
@@ -89,6 +101,8 @@ struct Both {
     leases: Vec<LeaseId>,
     /// The last fence of each name, on the one side and the other.
     fences: Vec<[u64; 2]>,
+    /// The fence of the last readers of each name, on the one side and the other.
+    phases: Vec<[Option<u64>; 2]>,
     now_us: u64,
     offers: Vec<String>,
     /// Leases that have waited for a name and were not released since.
@@ -97,15 +111,28 @@ struct Both {
 
 #[test]
 fn redis_does_what_the_machine_does() {
-    check_histories(Layout::Native);
+    check_histories(Layout::Native, Leases::Exclusive);
+}
+
+#[test]
+fn redis_shares_locks_as_the_machine_does() {
+    check_histories(Layout::Native, Leases::HalfShared);
 }
 
 #[test]
 fn redissons_layout_does_what_the_machine_does() {
-    check_histories(Layout::Redisson);
+    check_histories(Layout::Redisson, Leases::Exclusive);
 }
 
-fn check_histories(layout: Layout) {
+/// How the leases of a history share their locks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leases {
+    Exclusive,
+    /// Those with an odd number, which have no metadata.
+    HalfShared,
+}
+
+fn check_histories(layout: Layout, leases: Leases) {
     let clock = ClockShim::compile().expect("a C compiler");
     let server = RedisServer::builder().clock(clock.clone()).start();
     // As many subscribers as waiters: otherwise the server would take some of them for dead, and
@@ -131,11 +158,12 @@ fn check_histories(layout: Layout) {
     let histories = proptest::collection::vec(step(), 1..40);
     let checked = runner.run(&histories, |steps| {
         server.client().command(&["FLUSHALL"]);
-        runtime.block_on(follow(&server, &clock, layout, &steps))
+        runtime.block_on(follow(&server, &clock, (layout, leases), &steps))
     });
     checked.unwrap();
     let transactions = server.command_calls("exec");
-    assert_eq!(transactions > 0, layout == Layout::Native, "{transactions}");
+    let by_transaction = layout == Layout::Native && leases == Leases::Exclusive;
+    assert_eq!(transactions > 0, by_transaction, "{transactions}");
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -146,6 +174,11 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (name.clone(), lease.clone())
             // Those without metadata: a lease is requested with the same metadata every time.
             .prop_map(|(name, lease)| Step::AcquireHere { name, lease: lease | 1 }),
+        3 => (lease.clone(), lease.clone(), any::<bool>())
+            // As above.
+            .prop_map(|(a, b, is_reversed)| {
+                Step::AcquireSeveral { leases: [a | 1, b | 1], is_reversed }
+            }),
         3 => (name.clone(), proptest::option::of(lease.clone()))
             .prop_map(|(name, place)| Step::Turn { name, place }),
         1 => (name.clone(), lease.clone()).prop_map(|(name, lease)| Step::Renew { name, lease }),
@@ -165,11 +198,11 @@ fn step() -> impl Strategy<Value = Step> {
 async fn follow(
     server: &RedisServer,
     clock: &ClockShim,
-    layout: Layout,
+    kind: (Layout, Leases),
     steps: &[Step],
 ) -> Result<(), TestCaseError> {
     let (events, mut happened) = tokio::sync::mpsc::unbounded_channel();
-    let mut both = Both::new(server, clock, layout, events).await;
+    let mut both = Both::new(server, clock, kind, events).await;
     for step in steps {
         let (machine, redis) = both.take(*step).await;
         prop_assert_eq!(&machine, &redis, "at {:?}", step);
@@ -197,11 +230,13 @@ async fn follow(
     Ok(())
 }
 
-/// The next event, skipping those that a lock is free, which the machine does not have.
+/// The next event, skipping those that a lock is free, which the machine does not have, and those that
+/// wake readers, of which Redis sends one for all.
 async fn next_turn(events: &mut UnboundedReceiver<Event>) -> Option<Event> {
     loop {
         match events.recv().await {
             Some(Event::Opened { .. }) => {}
+            Some(Event::Offered { offered_to, .. }) if offered_to.is_phase() => {}
             event => return event,
         }
     }
@@ -211,7 +246,7 @@ impl Both {
     async fn new(
         server: &RedisServer,
         clock: &ClockShim,
-        layout: Layout,
+        (layout, leases): (Layout, Leases),
         events: UnboundedSender<Event>,
     ) -> Self {
         let url = format!("{}?layout={layout}", server.url());
@@ -237,8 +272,12 @@ impl Both {
             machine: Machine::default(),
             clock: clock.clone(),
             store,
-            leases: (0..=LEASES as u64)
+            // Not zero, because zeros before a number are marks.
+            leases: (10..=10 + LEASES as u64)
                 .map(|n| match layout {
+                    Layout::Native if n % 2 == 1 && leases == Leases::HalfShared => {
+                        LeaseId::fresh_shared(layout, &client, n, TTL)
+                    }
                     // Half of them can take an offer as a grant.
                     Layout::Native if n % 2 == 1 => {
                         LeaseId::fresh_to_be_offered(layout, &client, n, TTL)
@@ -247,6 +286,7 @@ impl Both {
                 })
                 .collect(),
             fences: vec![[0; 2]; names.len()],
+            phases: vec![[None; 2]; names.len()],
             names,
             now_us: 1_000_000,
             offers: Vec::new(),
@@ -259,6 +299,10 @@ impl Both {
         match step {
             Step::Acquire { name, lease, queue } => self.acquire(name, lease, queue).await,
             Step::AcquireHere { name, lease } => self.acquire_on_caller(name, lease).await,
+            Step::AcquireSeveral {
+                leases,
+                is_reversed,
+            } => self.acquire_several(leases, is_reversed).await,
             Step::Turn { name, place } => self.turn(name, place).await,
             Step::Renew { name, lease } => self.renew(name, lease).await,
             Step::Release { name, lease } => self.release(name, lease).await,
@@ -305,8 +349,8 @@ impl Both {
         self.attempted(name, &attempt, asked)
     }
 
-    async fn acquire_on_caller(&mut self, name: usize, lease: usize) -> (Said, Said) {
-        let attempt = Attempt {
+    fn plain_attempt(&self, name: usize, lease: usize) -> Attempt {
+        Attempt {
             held: LeaseSpec {
                 has_meta: false,
                 ..self.held(name, lease)
@@ -314,7 +358,56 @@ impl Both {
             meta: Arc::default(),
             fences: 1,
             queue: false,
+        }
+    }
+
+    async fn acquire_several(&mut self, leases: [usize; 2], is_reversed: bool) -> (Said, Said) {
+        let mut places = [0, 1];
+        if is_reversed {
+            places.reverse();
+        }
+        let attempts = places.map(|name| self.plain_attempt(name, leases[name]));
+        if !self
+            .store
+            .acquires_together(&[&self.names[0], &self.names[1]])
+        {
+            // In Redisson's layout they are acquired one by one.
+            return (Said::Free, Said::Free);
+        }
+        if attempts
+            .iter()
+            .any(|attempt| attempt.held.mode == Mode::Shared)
+        {
+            // Shared ones are, too.
+            return (Said::Free, Said::Free);
+        }
+        let asked = self.store.acquire_several(&attempts, soon()).await.unwrap();
+        let mut effects = Vec::new();
+        let machine = self
+            .machine
+            .acquire_several(self.now_us, &attempts, &mut effects);
+        let machine = match machine {
+            Ok(fences) => self.granted_several(places, 0, &fences),
+            Err((at, holder, _)) => Said::Busy(format!("{at}: {holder}")),
         };
+        let redis = match asked {
+            SeveralReply::Granted { fences, .. } => self.granted_several(places, 1, &fences),
+            SeveralReply::Busy { at, busy } => Said::Busy(format!("{at}: {}", busy.holder)),
+            SeveralReply::NotYet(not_yet) => panic!("{}", not_yet.error),
+        };
+        (machine, redis)
+    }
+
+    fn granted_several(&mut self, places: [usize; 2], side: usize, fences: &[Fence]) -> Said {
+        assert_eq!(fences.len(), places.len());
+        for (name, fence) in places.into_iter().zip(fences) {
+            self.granted(name, side, fence.get());
+        }
+        Said::Granted
+    }
+
+    async fn acquire_on_caller(&mut self, name: usize, lease: usize) -> (Said, Said) {
+        let attempt = self.plain_attempt(name, lease);
         let here = match self.store.acquire_on_caller(&attempt) {
             Some((_, asking)) => asking.await.ok(),
             None => None,
@@ -329,13 +422,15 @@ impl Both {
     }
 
     fn attempted(&mut self, name: usize, attempt: &Attempt, asked: AcquireReply) -> (Said, Said) {
-        let machine = match self.machine.acquire(self.now_us, attempt) {
-            MachineReply::Granted(fence) => self.granted(name, 0, fence.get()),
-            MachineReply::Busy { holder, .. } => Said::Busy(holder.to_string()),
+        let mut effects = Vec::new();
+        let machine = match self.machine.acquire(self.now_us, attempt, &mut effects) {
+            MachineReply::Granted(fence) => self.granted_to(attempt, name, 0, fence.get()),
+            MachineReply::Busy { holder, .. } => Said::Busy(shown(&holder)),
         };
+        self.expect_offers(effects);
         let redis = match asked {
-            AcquireReply::Granted { fence, .. } => self.granted(name, 1, fence.get()),
-            AcquireReply::Busy(busy) => Said::Busy(busy.holder.to_string()),
+            AcquireReply::Granted { fence, .. } => self.granted_to(attempt, name, 1, fence.get()),
+            AcquireReply::Busy(busy) => Said::Busy(shown(&busy.holder)),
             AcquireReply::NotYet(not_yet) => panic!("{}", not_yet.error),
         };
         (machine, redis)
@@ -380,11 +475,11 @@ impl Both {
         let held = self.held(name, lease);
         let machine = match self.machine.renew(self.now_us, &held) {
             Ok(()) => Said::Yes,
-            Err(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
+            Err(absent) => Said::No(absent.taken_by.as_ref().map(shown)),
         };
         let redis = match self.store.renew(&held, false, soon()).await.unwrap() {
             RenewReply::Until { .. } => Said::Yes,
-            RenewReply::NotHeld(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
+            RenewReply::NotHeld(absent) => Said::No(absent.taken_by.as_ref().map(shown)),
             RenewReply::Unconfirmed(failure) => panic!("{:?}", failure.error),
         };
         (machine, redis)
@@ -392,13 +487,16 @@ impl Both {
 
     async fn adopt(&mut self, name: usize, from: usize, lease: usize) -> (Said, Said) {
         let (held, from) = (self.held(name, lease), self.leases[from].clone());
-        let machine = match self.machine.adopt(self.now_us, &from, &held) {
+        let machine = match self
+            .machine
+            .adopt(self.now_us, &from, &held, &mut Vec::new())
+        {
             Ok(()) => Said::Yes,
-            Err(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
+            Err(absent) => Said::No(absent.taken_by.as_ref().map(shown)),
         };
         let redis = match self.store.adopt(&from, &held, soon()).await.unwrap() {
             RenewReply::Until { .. } => Said::Yes,
-            RenewReply::NotHeld(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
+            RenewReply::NotHeld(absent) => Said::No(absent.taken_by.as_ref().map(shown)),
             RenewReply::Unconfirmed(failure) => panic!("{:?}", failure.error),
         };
         (machine, redis)
@@ -408,7 +506,9 @@ impl Both {
         let held = self.held(name, lease);
         self.queued.remove(&(name, lease));
         let mut effects = Vec::new();
-        let machine = self.machine.release(self.now_us, &held, None, &mut effects);
+        let machine = self
+            .machine
+            .release(self.now_us, &held, (None, None), &mut effects);
         self.expect_offers(effects);
         let redis = self.store.release(&held, None, soon()).await.unwrap();
         (released(machine), released(redis))
@@ -426,13 +526,24 @@ impl Both {
         let say = |found: Option<super::LockState>| match found {
             None => Said::Free,
             Some(found) => Said::Held {
-                by: found.id.to_string(),
+                by: shown(&found.id),
+                readers: found.readers.shown.into_iter().collect(),
                 meta: found.meta,
             },
         };
         let machine = say(self.machine.inspect(self.now_us, &self.names[name]));
         let redis = say(self.store.inspect(&self.names[name], soon()).await.unwrap());
         (machine, redis)
+    }
+
+    /// A reader may have the fence of the grant before.
+    fn granted_to(&mut self, attempt: &Attempt, name: usize, side: usize, fence: u64) -> Said {
+        let is_shared = attempt.held.mode == Mode::Shared;
+        if is_shared && self.phases[name][side] == Some(fence) {
+            return Said::Joined;
+        }
+        self.phases[name][side] = is_shared.then_some(fence);
+        self.granted(name, side, fence)
     }
 
     /// Fences differ, but each grant gets a greater one than all before.
@@ -456,6 +567,14 @@ fn released(release: ReleaseReply) -> Said {
         | ReleaseReply::Passed { to, .. } => Said::Offered(to.to_string()),
         ReleaseReply::NotHeld => Said::No(None),
     }
+}
+
+/// A lease id. Readers of a phase have none together, and fences differ.
+fn shown(id: &LeaseId) -> String {
+    if id.is_phase() {
+        return "readers".to_owned();
+    }
+    id.to_string()
 }
 
 fn soon() -> Moment {

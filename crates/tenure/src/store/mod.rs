@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::holder::Holder;
+use crate::leader;
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::mode::Mode;
 use crate::moment::Moment;
@@ -71,6 +72,44 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     /// Like [`acquire`](Store::acquire), but on the caller's own task, if that is possible now.
     fn acquire_on_caller<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>>;
+
+    /// Where a lock is in the order in which several are acquired: by this number, then by its name.
+    /// The same for all clients of the store.
+    fn slot_of(&self, _name: &LockName) -> u16 {
+        0
+    }
+
+    /// Whether [`acquire_several`](Store::acquire_several) can acquire these locks.
+    fn acquires_together(&self, _names: &[&LockName]) -> bool {
+        false
+    }
+
+    /// Acquires several locks if all of them are free, in one atomic step. The attempts have the same
+    /// settings, one fence each, and join no queue. A repetition finds its own grants.
+    fn acquire_several<'a>(
+        &'a self,
+        _attempts: &'a [Attempt],
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<SeveralReply, Failure>> {
+        let error = Error::new(
+            ErrorKind::Unsupported,
+            "this store acquires locks one by one only",
+        );
+        Box::pin(std::future::ready(Err(Failure::refused(error))))
+    }
+
+    /// Releases several leases in one call. `None` for a lease that must be released on its own, which
+    /// was not changed.
+    fn release_several<'a>(
+        &'a self,
+        leases: &'a [LeaseSpec],
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Option<ReleaseReply>>, Failure>> {
+        Box::pin(std::future::ready(Ok(leases
+            .iter()
+            .map(|_| None)
+            .collect())))
+    }
 
     /// Renews the lease for a full ttl. Never creates one. A watched lease stays watched.
     fn renew<'a>(
@@ -165,6 +204,37 @@ pub(crate) trait Store: Send + Sync + 'static {
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<LockState>, Failure>>;
 
+    /// As [`inspect`](Store::inspect), and asks for [`Event::Changed`] to this client when that
+    /// changes, once. Where the store cannot tell, no event comes.
+    fn observe<'a>(
+        &'a self,
+        _client: ClientId,
+        name: &'a LockName,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Option<LockState>, Failure>> {
+        self.inspect(name, limit)
+    }
+
+    /// Changes the value of a leader if its lease still holds the lock. Never extends the lease. A
+    /// repetition changes nothing, nor does a proclamation that arrives after a later one.
+    fn proclaim<'a>(
+        &'a self,
+        proclamation: &'a Proclamation,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<WatchReply, Failure>>;
+
+    /// As [`release`](Store::release), but offers the lock to this waiter if it is in the queue and
+    /// lives. A store without a queue releases as ever.
+    fn release_to<'a>(
+        &'a self,
+        lease: &'a LeaseSpec,
+        dequeue: Option<&'a LeaseId>,
+        _to: &'a LeaseId,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<ReleaseReply, Failure>> {
+        self.release(lease, dequeue, limit)
+    }
+
     /// Who holds each of these locks, in few batches. An error about one lock is reported for that
     /// lock.
     fn inspect_all<'a>(
@@ -254,6 +324,16 @@ pub(crate) struct Attempt {
     pub(crate) queue: bool,
 }
 
+/// A value that a leader proclaims.
+#[derive(Clone, Debug)]
+pub(crate) struct Proclamation {
+    pub(crate) held: LeaseSpec,
+    pub(crate) term: Fence,
+    /// The number of this value, greater with each.
+    pub(crate) version: u64,
+    pub(crate) value: String,
+}
+
 /// A waiter in the queue of a lock.
 #[derive(Clone, Debug)]
 pub(crate) struct QueuedWaiter {
@@ -291,7 +371,7 @@ impl LeaseSpec {
     pub(crate) fn new(name: LockName, id: LeaseId, ttl: Duration) -> Self {
         Self {
             name,
-            mode: Mode::Exclusive,
+            mode: id.mode(),
             id,
             ttl,
             has_meta: true,
@@ -309,6 +389,22 @@ pub(crate) enum AcquireReply {
         sent_at: Moment,
     },
     Busy(Busy),
+    NotYet(NotYet),
+}
+
+/// The reply to [`acquire_several`](Store::acquire_several).
+#[derive(Debug)]
+pub(crate) enum SeveralReply {
+    /// All are granted, each with its fence.
+    Granted {
+        fences: Vec<Fence>,
+        sent_at: Moment,
+    },
+    /// None is granted, because at least this one is held.
+    Busy {
+        at: usize,
+        busy: Busy,
+    },
     NotYet(NotYet),
 }
 
@@ -406,14 +502,30 @@ pub(crate) struct LockState {
     pub(crate) remaining: Option<Duration>,
     pub(crate) fence: Option<Fence>,
     pub(crate) meta: BTreeMap<String, String>,
+    /// The leases that share the lock, if `id` is in place of them.
+    pub(crate) readers: Readers,
 }
+
+/// The leases that share a lock.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Readers {
+    /// How many there are.
+    pub(crate) count: u64,
+    /// Those whose leases end last, at most [`READERS_SHOWN`].
+    pub(crate) shown: Vec<LeaseId>,
+}
+
+/// How many readers of a lock a look at it returns.
+pub(crate) const READERS_SHOWN: usize = 100;
 
 impl From<LockState> for Holder {
     fn from(state: LockState) -> Self {
         Self {
+            readers: state.readers.count,
+            reader_leases: state.readers.shown,
             lease: state.id,
             remaining: state.remaining,
-            fence: state.fence,
+            fence: leader::term_of(&state.meta).or(state.fence),
             meta: state.meta,
             kept: false,
             client: None,
@@ -426,10 +538,12 @@ impl From<&Busy> for Holder {
         Self {
             lease: busy.holder.clone(),
             remaining: busy.remaining,
-            fence: None,
+            fence: busy.holder.phase(),
             meta: BTreeMap::new(),
             kept: false,
             client: None,
+            readers: 0,
+            reader_leases: Vec::new(),
         }
     }
 }
@@ -481,7 +595,7 @@ pub(crate) enum Event {
     },
     /// Another client wants this lock, which this client holds or keeps by this lease.
     Asked { name: LockName, lease: LeaseId },
-    /// The key of a watched lease changed: check it.
+    /// The key of a watched lease or of an observed lock changed: check it.
     Changed { name: LockName },
     /// Messages may have been lost: all waiters and watched leases must check.
     MessagesLost,

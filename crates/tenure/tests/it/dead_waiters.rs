@@ -276,3 +276,21 @@ async fn a_release_that_nobody_waits_for_looks_at_the_queue_once() {
         assert_eq!(server.command_calls(command), 0, "{command}");
     }
 }
+
+/// A reader that comes after a writer waits for it, but only while it lives.
+#[tokio::test]
+async fn a_dead_writer_stops_readers_for_a_moment_only() {
+    let server = RedisServer::start();
+    let (a, b) = (
+        Tenure::connect(server.url()).await.unwrap(),
+        Tenure::connect(server.url()).await.unwrap(),
+    );
+    let first = a.lock("n").shared().acquire().await.unwrap();
+    let writer = start(&server.url(), 1);
+    let places = stand(&server, 1);
+    assert!(b.lock("n").shared().try_acquire().await.unwrap().is_none());
+    writer.kill();
+    wait_until_dead(&server, &places);
+    let guard = b.lock("n").shared().try_acquire().await.unwrap();
+    assert_eq!(guard.unwrap().fence(), first.fence());
+}

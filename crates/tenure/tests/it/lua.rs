@@ -12,10 +12,15 @@ pub const ACQUIRE: &str = script!("native/acquire.lua");
 pub const RELEASE: &str = script!("native/release.lua");
 pub const RENEW: &str = script!("native/renew.lua");
 pub const ADOPT: &str = script!("native/adopt.lua");
+pub const PROCLAIM: &str = script!("proclaim.lua");
 pub const STAY: &str = script!("stay.lua");
 pub const WAITERS: &str = script!("waiters.lua");
 pub const RECORD: &str = script!("record.lua");
 pub const REIGN: &str = script!("reign.lua");
+
+pub const SHARED_ACQUIRE: &str = script!("native/shared_acquire.lua");
+pub const SHARED_RENEW: &str = script!("native/shared_renew.lua");
+pub const SHARED_ADOPT: &str = script!("native/shared_adopt.lua");
 
 /// What no span of time looks like.
 const NO_SPANS: [&str; 9] = [
@@ -47,9 +52,16 @@ pub fn eval(
 ) -> Result<Reply, String> {
     let parts = [
         ("whole.lua", script!("whole.lua")),
+        ("native/shared.lua", script!("native/shared.lua")),
+        (
+            "native/shared_queue.lua",
+            script!("native/shared_queue.lua"),
+        ),
         ("native/lease_at.lua", script!("native/lease_at.lua")),
         ("native/handed_on.lua", script!("native/handed_on.lua")),
         ("master.lua", script!("master.lua")),
+        ("known_term.lua", script!("known_term.lua")),
+        ("named.lua", script!("named.lua")),
         ("native/offer.lua", script!("native/offer.lua")),
         ("native/fence.lua", script!("native/fence.lua")),
         ("living.lua", script!("living.lua")),
@@ -68,6 +80,7 @@ pub fn eval(
             "redlock/vote_for_one.lua",
             script!("redlock/vote_for_one.lua"),
         ),
+        ("term.lua", script!("term.lua")),
         ("redisson/lock.lua", script!("redisson/lock.lua")),
         ("redisson/lease_at.lua", script!("redisson/lease_at.lua")),
         ("redisson/holder_at.lua", script!("redisson/holder_at.lua")),

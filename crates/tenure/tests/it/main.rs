@@ -26,6 +26,8 @@ mod dead_waiters;
 mod direct;
 /// Dropped guards and programs that end.
 mod drops;
+/// Elections, where a real server counts, dies, or says what is no longer so.
+mod election;
 /// The examples run, and print what their headers say.
 mod examples;
 /// Executors that futures run on.
@@ -56,7 +58,10 @@ mod renew_together;
 mod round_trips;
 /// Sentinel: failovers, replicas, a master that has just begun.
 mod sentinel;
+/// Several names at once, where a real server counts, refuses, and loses replies.
+mod several;
 /// One fence counter for all locks of a database.
+mod shared;
 mod shared_counter;
 /// Architecture: who may know whom, and what must be where.
 mod tidy;

@@ -24,7 +24,7 @@ async fn each_question_is_counted_once_by_what_it_was() {
     tenure.lock("n").holder_brief().await.unwrap();
     for (call, wanted) in [(Call::Acquire, 10), (Call::Release, 10), (Call::Look, 1)] {
         assert_eq!(
-            count(tenure.locks(), call, CallOutcome::Answered),
+            count(tenure.as_locks(), call, CallOutcome::Answered),
             wanted,
             "{call}"
         );
@@ -43,7 +43,7 @@ async fn renewals_are_counted_whether_one_or_many() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
     tenure.timings();
-    let renewals = || count(tenure.locks(), Call::Renew, CallOutcome::Answered);
+    let renewals = || count(tenure.as_locks(), Call::Renew, CallOutcome::Answered);
     let lock = |name: &str| tenure.lock(name).ttl(ms(600));
     let one = lock("one").acquire().await.unwrap();
     assert!(soon(async || renewals() > 0).await);
@@ -64,7 +64,7 @@ async fn what_is_refused_or_not_answered_is_told_apart() {
     let url = format!("redis://meek:pw@{}", server.addr());
     let tenure = Tenure::connect(url).await.unwrap();
     tenure.timings();
-    let acquired = |outcome| count(tenure.locks(), Call::Acquire, outcome);
+    let acquired = |outcome| count(tenure.as_locks(), Call::Acquire, outcome);
     let mut admin = server.client();
     admin.command(&["ACL", "SETUSER", "meek", "-evalsha"]);
     let denied = tenure.lock("m").try_acquire().await;

@@ -1,10 +1,12 @@
 //! The command line of `run`, and the plan that results from it.
 
 use std::ffi::OsString;
+use std::slice;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::{ArgAction, ValueEnum};
+use tenure::Mode;
 use tenure_view::time;
 
 use super::program::Program;
@@ -24,11 +26,15 @@ Examples:
   tenure run -n deploy -- make deploy             do not wait: exit code 75 if it is locked
   tenure run -w 10m migrate -- ./migrate          wait, but not forever
   tenure run --skip --at-least 30s job -- ./job   for cron: on one machine, no mail
+  tenure run -s data -- ./report                  any number of readers, but no writer at once
   tenure run report -c 'fetch | count > out'      a shell command
+  tenure run from --also to -- ./transfer         two locks, or none
 
 The command:
   Its environment has TENURE_NAME, TENURE_FENCE, TENURE_LEASE and TENURE_TTL_MS; it inherits stdin,
   stdout and stderr. Send the fence with every write, so that the receiver can reject an older one.
+  The locks of --also have TENURE_NAME_2, TENURE_FENCE_2, TENURE_LEASE_2, then _3 and so on, in their
+  order on the command line.
 
   It runs in its own process group, supervised by a second process, the warden, that needs no
   server. When the lock is lost, or `tenure` itself is stopped or killed, the command and all its
@@ -80,6 +86,12 @@ pub struct RunArgs {
     #[arg(long)]
     skip: bool,
 
+    /// Hold this lock as well: all of them or none; may be repeated
+    ///
+    /// Commands that name the same locks in different orders do not block each other.
+    #[arg(long, value_name = "NAME")]
+    also: Vec<String>,
+
     /// Run this with `sh -c` instead of a command
     #[arg(
         short = 'c',
@@ -117,6 +129,11 @@ pub struct RunArgs {
     /// What to do with the command when the lock is lost
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnLost::Kill)]
     on_lost: OnLost,
+
+    /// Share the lock with other readers (-s): any number of them run at once, but none beside a
+    /// command that holds the lock exclusively
+    #[arg(short, long, conflicts_with = "meta")]
+    shared: bool,
 
     /// Exit code if the command was stopped because the lock was lost
     #[arg(long, value_name = "CODE", default_value_t = Exit::Lost.code())]
@@ -176,10 +193,14 @@ pub struct RunArgs {
     reason = "each is a switch of the command line"
 )]
 struct FlockArgs {
-    #[arg(short = 'x', long, visible_short_alias = 'e', hide = true)]
+    #[arg(
+        short = 'x',
+        long,
+        visible_short_alias = 'e',
+        hide = true,
+        conflicts_with = "shared"
+    )]
     exclusive: bool,
-    #[arg(short, long, hide = true)]
-    shared: bool,
     #[arg(short = 'j', long, value_name = "N", hide = true)]
     slots: Option<String>,
     #[arg(long, hide = true)]
@@ -203,7 +224,8 @@ pub enum OnLost {
 
 /// The checked options.
 pub struct Plan {
-    pub name: String,
+    /// The locks to hold: at least one.
+    pub names: Vec<String>,
     pub server: Server,
     pub program: Program,
     /// How long to wait for the lock; zero asks once.
@@ -211,6 +233,7 @@ pub struct Plan {
     pub when_busy: WhenBusy,
     pub ttl: Duration,
     pub is_renewed: bool,
+    pub mode: Mode,
     pub at_least: Duration,
     pub max_time: Option<Duration>,
     pub kill_after: Duration,
@@ -221,6 +244,19 @@ pub struct Plan {
     pub meta: Vec<(String, String)>,
     pub jitter: Duration,
     pub talk: Talk,
+}
+
+impl Plan {
+    /// The first name.
+    pub fn first_name(&self) -> &str {
+        self.names.first().map_or("", String::as_str)
+    }
+
+    /// The names of the locks, as messages show them.
+    pub fn shown(&self) -> String {
+        let names = self.names.iter().map(|name| format!("`{name}`"));
+        names.collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// How to exit if the lock is held.
@@ -258,7 +294,7 @@ impl RunArgs {
             .about("command", program.shown())
             .about("user", user::name());
         Ok(Plan {
-            name: self.name.clone(),
+            names: [slice::from_ref(&self.name), &self.also].concat(),
             server,
             program,
             wait: self.patience(),
@@ -269,9 +305,14 @@ impl RunArgs {
             },
             ttl,
             is_renewed: !self.no_renew,
+            mode: if self.shared {
+                Mode::Shared
+            } else {
+                Mode::Exclusive
+            },
             at_least: self.at_least()?,
             max_time: self.max_time,
-            kill_after: self.kill_after(ttl)?,
+            kill_after: kill_after(self.kill_after, ttl)?,
             on_lost: self.on_lost,
             lost_exit: Exit::Code(self.lost_exit_code),
             wait_all: self.wait_all,
@@ -300,19 +341,7 @@ impl RunArgs {
         if let Some(line) = &self.line {
             return Ok(Program::of_shell(line)?);
         }
-        let (first, rest) = match self.words.split_first() {
-            Some((first, rest)) if !first.is_empty() => (first, rest),
-            _ => return Err(Failed::usage("no command given").into()),
-        };
-        if first.as_encoded_bytes().starts_with(b"-") {
-            let option = first.display();
-            return Err(Failed::usage(format!(
-                "unknown option `{option}`: see `tenure run --help`; options of the command go \
-                 after the command"
-            ))
-            .into());
-        }
-        Ok(Program::find(first, rest)?)
+        program(&self.words, "run")
     }
 
     fn ttl(&self, server: &Server) -> Result<Duration> {
@@ -333,37 +362,14 @@ impl RunArgs {
         }
         Ok(at_least)
     }
-
-    /// TERM and KILL both happen before the lease expires, but not before the next renewal is due,
-    /// after a third of the ttl.
-    fn kill_after(&self, ttl: Duration) -> Result<Duration> {
-        let kill_after = self.kill_after.unwrap_or(KILL_AFTER_MAX.min(ttl / 4));
-        let longest = (ttl * 2 / 5).saturating_sub(KILL_RESERVE);
-        if kill_after <= longest {
-            return Ok(kill_after);
-        }
-        let (kill_after, ttl) = (time::show(kill_after), time::show(ttl));
-        let longest = time::show(longest);
-        let message = match self.kill_after {
-            None => format!(
-                "the ttl of `{ttl}` is too short: the command could not be stopped before the \
-                 lease expires; use a longer --ttl"
-            ),
-            Some(_) => format!(
-                "--kill-after `{kill_after}` is too long: with a ttl of `{ttl}` the maximum is \
-                 {longest}; use a longer --ttl"
-            ),
-        };
-        Err(Failed::usage(message).into())
-    }
 }
 
 impl FlockArgs {
     fn refuse(&self) -> Result<(), Failed> {
         let not_yet = |option: &str, what: &str| {
             Err(Failed::usage(format!(
-                "{option} is not supported yet: {what}; `tenure run` uses exclusive locks with one \
-                 holder, in order of arrival"
+                "{option} is not supported yet: {what}; `tenure run` uses locks with one \
+                 exclusive holder or any number of readers, in order of arrival"
             )))
         };
         let never = |option: &str| {
@@ -373,7 +379,6 @@ impl FlockArgs {
             )))
         };
         match self {
-            Self { shared: true, .. } => not_yet("-s/--shared", "shared locks are planned"),
             Self { slots: Some(_), .. } => not_yet("-j/--slots", "several holders are planned"),
             Self { fair: true, .. } => not_yet("--fair", "strictly fair locks are planned"),
             Self { unfair: true, .. } => not_yet("--unfair", "unfair locks are planned"),
@@ -385,8 +390,48 @@ impl FlockArgs {
     }
 }
 
+/// The time from TERM to KILL. Both happen before the lease expires, but not before the next renewal
+/// is due, after a third of the ttl.
+pub fn kill_after(given: Option<Duration>, ttl: Duration) -> Result<Duration> {
+    let kill_after = given.unwrap_or(KILL_AFTER_MAX.min(ttl / 4));
+    let longest = (ttl * 2 / 5).saturating_sub(KILL_RESERVE);
+    if kill_after <= longest {
+        return Ok(kill_after);
+    }
+    let (kill_after, ttl) = (time::show(kill_after), time::show(ttl));
+    let longest = time::show(longest);
+    let message = match given {
+        None => format!(
+            "the ttl of `{ttl}` is too short: the command could not be stopped before the lease \
+             expires; use a longer --ttl"
+        ),
+        Some(_) => format!(
+            "--kill-after `{kill_after}` is too long: with a ttl of `{ttl}` the maximum is \
+             {longest}; use a longer --ttl"
+        ),
+    };
+    Err(Failed::usage(message).into())
+}
+
+/// The program that the words after the options name, for this command of ours.
+pub fn program(words: &[OsString], ours: &str) -> Result<Program> {
+    let (first, rest) = match words.split_first() {
+        Some((first, rest)) if !first.is_empty() => (first, rest),
+        _ => return Err(Failed::usage("no command given").into()),
+    };
+    if first.as_encoded_bytes().starts_with(b"-") {
+        let option = first.display();
+        return Err(Failed::usage(format!(
+            "unknown option `{option}`: see `tenure {ours} --help`; options of the command go after \
+             the command"
+        ))
+        .into());
+    }
+    Ok(Program::find(first, rest)?)
+}
+
 /// Such a lock exists in one process only.
-fn refuse_memory(server: &Server) -> Result<(), Failed> {
+pub fn refuse_memory(server: &Server) -> Result<(), Failed> {
     if server.urls().iter().any(|url| url.starts_with("memory:")) {
         return Err(Failed::config(
             "cannot run a command under a lock on `memory://`: such a lock exists in one process \

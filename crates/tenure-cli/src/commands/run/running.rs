@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use tenure::{Guard, LostReason};
+use tenure::{LockName, LostReason};
 use tenure_view::time;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::boot_clock::{Alarm, BootTime};
+use super::environment;
+use super::held_locks::HeldLocks;
 use super::options::{OnLost, Plan};
 use super::signals::{self, Signals};
 use super::talk::{Hearing, How, News, Order, Saying, Schedule};
@@ -46,6 +48,8 @@ pub struct Finished {
     how: Option<How>,
     why: Option<Why>,
     is_lost: bool,
+    /// Whether this process was asked to end meanwhile.
+    was_asked_to_end: bool,
 }
 
 /// Why the command did not end by itself.
@@ -61,7 +65,7 @@ enum Why {
 /// Supervises the command until no process of it is left.
 pub async fn watch(
     plan: &Plan,
-    guard: &Guard,
+    guard: HeldLocks<'_>,
     signals: &mut Signals,
     warden: Warden,
     terminal: Option<Terminal>,
@@ -105,6 +109,7 @@ pub async fn watch(
         how: running.how,
         why: running.why,
         is_lost: running.is_lost,
+        was_asked_to_end: running.last_end.is_some(),
     })
 }
 
@@ -112,6 +117,16 @@ impl Finished {
     /// Whether the lock was lost and the loss was reported.
     pub fn knows_of_loss(&self) -> bool {
         self.is_lost || self.why == Some(Why::Lost)
+    }
+
+    /// Whether the command ended by itself, and nobody wanted this process to end.
+    pub fn ended_by_itself(&self) -> bool {
+        self.why.is_none() && !self.was_asked_to_end
+    }
+
+    /// Whether this process was asked to end by a signal.
+    pub fn was_asked_to_end(&self) -> bool {
+        self.was_asked_to_end
     }
 
     pub fn exit(&self, plan: &Plan) -> Exit {
@@ -129,7 +144,7 @@ impl Finished {
 
 struct Running<'a> {
     plan: &'a Plan,
-    guard: &'a Guard,
+    guard: HeldLocks<'a>,
     warden: Warden,
     /// Children of this process that do not belong to the command.
     strangers: Vec<Pid>,
@@ -171,15 +186,9 @@ impl Running<'_> {
             return Ok(self.too_late());
         }
         self.set_takeover()?;
-        let environment = vec![
-            ("TENURE_NAME".to_owned(), self.plan.name.clone()),
-            ("TENURE_FENCE".to_owned(), self.guard.fence().to_string()),
-            ("TENURE_LEASE".to_owned(), self.guard.lease_id().to_string()),
-            (
-                "TENURE_TTL_MS".to_owned(),
-                self.plan.ttl.as_millis().to_string(),
-            ),
-        ];
+        let mut environment = environment::of_locks(self.guard);
+        let ttl_ms = self.plan.ttl.as_millis().to_string();
+        environment.push(("TENURE_TTL_MS".to_owned(), ttl_ms));
         let order = Order::Start {
             environment,
             schedule: self.schedule(),
@@ -195,9 +204,9 @@ impl Running<'_> {
     fn too_late(&mut self) -> Next {
         self.is_lost = true;
         self.why = Some(Why::Lost);
-        let name = &self.plan.name;
+        let names = self.plan.shown();
         self.teller.print(format!(
-            "tenure: lost `{name}` before the command started: it was not run"
+            "tenure: lost {names} before the command started: it was not run"
         ));
         Next::Done
     }
@@ -234,7 +243,7 @@ impl Running<'_> {
                     }
                 }
                 signal = signals.next() => self.on_signal(signal)?,
-                reason = guard.lost(), if !self.is_lost => self.lost(reason)?,
+                (name, reason) = guard.lost(), if !self.is_lost => self.lost(&name, reason)?,
                 () = too_long, if self.is_timed() => {
                     self.too_long()?;
                 }
@@ -355,16 +364,15 @@ impl Running<'_> {
         } else {
             format!("its ttl of {} is over", time::show(self.plan.ttl))
         };
-        let name = &self.plan.name;
+        let names = self.plan.shown();
         self.teller.print(format!(
-            "tenure: losing `{name}`: {cause}; stopping the command (TERM, then KILL in \
+            "tenure: losing {names}: {cause}; stopping the command (TERM, then KILL in \
              {kill_after})"
         ));
     }
 
-    fn lost(&mut self, reason: LostReason) -> Result<()> {
+    fn lost(&mut self, name: &LockName, reason: LostReason) -> Result<()> {
         self.is_lost = true;
-        let name = &self.plan.name;
         if self.plan.on_lost == OnLost::Warn {
             self.teller.print(format!(
                 "tenure: lost `{name}`: {reason}; the command keeps running without it"
@@ -565,7 +573,7 @@ impl Running<'_> {
     }
 
     fn complain(&mut self, what: &str) {
-        let name = &self.plan.name;
-        self.teller.print(format!("tenure: `{name}`: {what}"));
+        let names = self.plan.shown();
+        self.teller.print(format!("tenure: {names}: {what}"));
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use tenure::{ErrorKind, Guard, Holder, Lock, Locks};
+use tenure::{ErrorKind, Holder, Lock, Locks, MultiGuard, MultiLock};
 use tenure_view::holders::printable;
 use tenure_view::output::complain;
 use tenure_view::time;
@@ -17,33 +17,39 @@ const REFRESH: Duration = Duration::from_secs(1);
 /// Time limit for optional information.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
-/// The lock, or its holder.
+/// The locks, or the holder of one of them.
 pub enum Outcome {
-    Acquired(Guard),
+    Acquired(MultiGuard),
     Busy {
-        holder: Option<Box<Holder>>,
+        holder: Option<Box<Holding>>,
         waited: Duration,
     },
 }
 
-/// Acquires the lock, waiting as long as planned.
-pub async fn acquire(plan: &Plan, locks: &Locks, lock: &Lock) -> Result<Outcome> {
+/// A lock that is held, and its holder.
+pub struct Holding {
+    pub name: String,
+    pub holder: Holder,
+}
+
+/// Acquires the locks, waiting as long as planned.
+pub async fn acquire(plan: &Plan, locks: &Locks, all: &MultiLock) -> Result<Outcome> {
     let begun = Instant::now();
     let acquiring = async {
         let mut is_reported = plan.talk == Talk::Quiet;
         loop {
-            match ask(plan, lock, begun).await {
+            match ask(plan, all, begun).await {
                 Err(error) if goes_on(plan, begun, &error) => {
                     if !std::mem::replace(&mut is_reported, true) {
-                        let name = &plan.name;
-                        complain(format_args!("tenure: still waiting for `{name}`: {error}"));
+                        let names = plan.shown();
+                        complain(format_args!("tenure: still waiting for {names}: {error}"));
                     }
                 }
                 answered => return answered,
             }
         }
     };
-    let reporting = report(plan, locks, lock, begun);
+    let reporting = report(plan, locks, begun);
     let acquired = tokio::select! {
         biased;
         acquired = acquiring => acquired?,
@@ -53,18 +59,18 @@ pub async fn acquire(plan: &Plan, locks: &Locks, lock: &Lock) -> Result<Outcome>
         Some(guard) => Outcome::Acquired(guard),
         None => Outcome::Busy {
             waited: begun.elapsed(),
-            holder: look(lock).await.map(Box::new),
+            holder: find_holder(plan, locks).await.map(Box::new),
         },
     })
 }
 
-async fn ask(plan: &Plan, lock: &Lock, begun: Instant) -> tenure::Result<Option<Guard>> {
+async fn ask(plan: &Plan, all: &MultiLock, begun: Instant) -> tenure::Result<Option<MultiGuard>> {
     let limit = match plan.wait {
-        None => return lock.acquire().await.map(Some),
-        Some(Duration::ZERO) => return lock.try_acquire().await,
+        None => return all.acquire().await.map(Some),
+        Some(Duration::ZERO) => return all.try_acquire().await,
         Some(limit) => limit.saturating_sub(begun.elapsed()),
     };
-    match lock.clone().wait(limit).acquire().await {
+    match all.clone().wait(limit).acquire().await {
         Err(error) if error.kind() == ErrorKind::Busy => Ok(None),
         acquired => acquired.map(Some),
     }
@@ -75,6 +81,20 @@ async fn ask(plan: &Plan, lock: &Lock, begun: Instant) -> tenure::Result<Option<
 fn goes_on(plan: &Plan, begun: Instant, error: &tenure::Error) -> bool {
     let has_time = plan.wait.is_none_or(|limit| begun.elapsed() < limit);
     has_time && error.kind() == ErrorKind::Unavailable
+}
+
+/// The first of the locks that another client holds, if the server responds soon.
+async fn find_holder(plan: &Plan, locks: &Locks) -> Option<Holding> {
+    for name in &plan.names {
+        let holder = look(&locks.lock(name)).await;
+        // This client may hold some of them while it waits for the others.
+        let is_other = |holder: &Holder| holder.lease.client() != Some(locks.id());
+        if let Some(holder) = holder.filter(is_other) {
+            let name = name.clone();
+            return Some(Holding { name, holder });
+        }
+    }
+    None
 }
 
 /// The holder of the lock, if the server responds soon.
@@ -90,11 +110,21 @@ pub fn describe(holder: &Holder) -> String {
 }
 
 fn described(holder: &Holder) -> String {
+    match holder.readers {
+        0 => described_alone(holder),
+        1 => format!("one reader, {}", described_alone(holder)),
+        readers => format!("{readers} readers, among them {}", described_alone(holder)),
+    }
+}
+
+/// The holder, or one of those who share the lock.
+fn described_alone(holder: &Holder) -> String {
+    let lease = holder.reader_leases.first().unwrap_or(&holder.lease);
     let Some(client) = &holder.client else {
-        return if holder.lease.is_tenure() {
-            format!("lease `{}`", holder.lease)
+        return if lease.is_tenure() {
+            format!("lease `{lease}`")
         } else {
-            format!("`{}` of another library", holder.lease)
+            format!("`{lease}` of another library")
         };
     };
     let mut text = format!("{}, process {}", client.host, client.pid);
@@ -107,7 +137,7 @@ fn described(holder: &Holder) -> String {
     if !known.is_empty() {
         text = format!("{text} ({})", known.join(", "));
     }
-    let lease = client.leases.iter().find(|it| it.lease == holder.lease);
+    let lease = client.leases.iter().find(|it| it.lease == *lease);
     if let Some(lease) = lease {
         text = format!("{text}, for {}", time::show(lease.held_for));
     }
@@ -116,7 +146,7 @@ fn described(holder: &Holder) -> String {
 
 /// Reports the wait until it is dropped: on a terminal in one line that is refreshed and then
 /// erased, elsewhere once and only if verbose.
-async fn report(plan: &Plan, locks: &Locks, lock: &Lock, begun: Instant) {
+async fn report(plan: &Plan, locks: &Locks, begun: Instant) {
     let on_terminal = io::stderr().is_terminal();
     let is_reported = match plan.talk {
         Talk::Quiet => false,
@@ -129,8 +159,8 @@ async fn report(plan: &Plan, locks: &Locks, lock: &Lock, begun: Instant) {
     }
     let mut line = Line::default();
     loop {
-        if let Some(holder) = look(lock).await {
-            let text = waiting_for(plan, locks, &holder).await;
+        if let Some(held) = find_holder(plan, locks).await {
+            let text = waiting_for(locks, &held).await;
             if !on_terminal {
                 complain(text);
                 return std::future::pending().await;
@@ -142,12 +172,8 @@ async fn report(plan: &Plan, locks: &Locks, lock: &Lock, begun: Instant) {
     }
 }
 
-async fn waiting_for(plan: &Plan, locks: &Locks, holder: &Holder) -> String {
-    let mut text = format!(
-        "tenure: waiting for `{}`: held by {}",
-        plan.name,
-        describe(holder)
-    );
+async fn waiting_for(locks: &Locks, Holding { name, holder }: &Holding) -> String {
+    let mut text = format!("tenure: waiting for `{name}`: held by {}", describe(holder));
     match holder.remaining {
         Some(left) => {
             let left = time::show(left);
@@ -158,7 +184,7 @@ async fn waiting_for(plan: &Plan, locks: &Locks, holder: &Holder) -> String {
     let records = tokio::time::timeout(LOOK_MAX, locks.clients()).await;
     let records = records.ok().and_then(Result::ok).unwrap_or_default();
     let others = records.iter().filter(|record| record.id != locks.id());
-    let waiting = others.filter_map(|record| record.waiting.get(&plan.name));
+    let waiting = others.filter_map(|record| record.waiting.get(name));
     match waiting.copied().fold(0, u64::saturating_add) {
         0 => {}
         1 => text.push_str("; 1 other waiter"),

@@ -1,6 +1,5 @@
 //! The wrapper: holds the lock, and lets the warden know how long the command may run.
 
-use std::env;
 use std::io::{self, IsTerminal};
 use std::mem::ManuallyDrop;
 use std::os::unix::process::CommandExt;
@@ -8,20 +7,21 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tenure::{ErrorKind, Guard, Lock, Locks, Released};
+use tenure::{ErrorKind, Holder, LeaseId, LockName, Locks, Mode, MultiGuard, MultiLock, Released};
 use tenure_view::output::complain;
 use tenure_view::time;
 
+use super::held_locks::HeldLocks;
 use super::options::{OnLost, Plan, Talk, WhenBusy};
 use super::running::{self, Finished};
 use super::signals::{self, Signals};
 use super::terminal::Terminal;
-use super::waiting::{self, Outcome};
-use super::{talk, tree};
+use super::waiting::{self, Holding, Outcome};
+use super::{environment, talk, tree};
 use crate::exit::{Exit, Failed};
 
 /// How long to wait for the last requests to the server.
-const SHUTDOWN_LIMIT: Duration = Duration::from_millis(800);
+pub const SHUTDOWN_LIMIT: Duration = Duration::from_millis(800);
 
 /// Acquires the lock, runs the command, releases the lock.
 pub async fn run(plan: &Plan) -> Result<Exit> {
@@ -42,10 +42,10 @@ pub async fn run(plan: &Plan) -> Result<Exit> {
 
 async fn take_and_run(plan: &Plan, locks: &Locks, signals: &mut Signals) -> Result<Exit> {
     let begun = Instant::now();
-    let lock = lock(plan, locks);
+    let all = all_locks(plan, locks);
     let acquiring = async {
-        refuse_own(plan, &lock).await?;
-        waiting::acquire(plan, locks, &lock).await
+        refuse_own(plan, locks).await?;
+        waiting::acquire(plan, locks, &all).await
     };
     let outcome = tokio::select! {
         // Dropping it leaves the queue; `shutdown` waits for that.
@@ -60,11 +60,11 @@ async fn take_and_run(plan: &Plan, locks: &Locks, signals: &mut Signals) -> Resu
     };
     if plan.talk == Talk::Verbose {
         let waited = time::show(begun.elapsed());
-        let fence = guard.fence();
-        complain(format_args!(
-            "tenure: `{}` acquired after {waited} (fence {fence})",
-            plan.name
-        ));
+        for (name, fence) in guard.fences() {
+            complain(format_args!(
+                "tenure: `{name}` acquired after {waited} (fence {fence})"
+            ));
+        }
     }
     let held_since = Instant::now();
     if plan.is_renewed {
@@ -74,7 +74,7 @@ async fn take_and_run(plan: &Plan, locks: &Locks, signals: &mut Signals) -> Resu
     }
     // Dropped by a panic, it would release the lock while the command is still alive.
     let guard = ManuallyDrop::new(guard);
-    let finished = start_and_watch(plan, &guard, signals).await;
+    let finished = start_and_watch(plan, HeldLocks::Several(&guard), signals).await;
     let guard = ManuallyDrop::into_inner(guard);
     let held = held_since.elapsed();
     match finished {
@@ -87,65 +87,92 @@ async fn take_and_run(plan: &Plan, locks: &Locks, signals: &mut Signals) -> Resu
     }
 }
 
-fn lock(plan: &Plan, locks: &Locks) -> Lock {
-    let lock = locks.lock(&plan.name);
-    let lock = if plan.is_renewed {
-        lock.ttl(plan.ttl)
+/// One name is an ordinary lock.
+fn all_locks(plan: &Plan, locks: &Locks) -> MultiLock {
+    let all = locks.locks(&plan.names).ttl(plan.ttl);
+    let all = if plan.is_renewed {
+        all
     } else {
-        lock.ttl(plan.ttl).no_renewal()
+        all.no_renewal()
     };
-    let note = |lock: Lock, (key, value): &(String, String)| lock.meta(key, value);
-    plan.meta.iter().fold(lock, note)
+    let all = match plan.mode {
+        Mode::Shared => all.shared(),
+        _ => all,
+    };
+    let note = |all: MultiLock, (key, value): &(String, String)| all.meta(key, value);
+    plan.meta.iter().fold(all, note)
 }
 
-/// A command that runs under this very lock would wait for itself.
-async fn refuse_own(plan: &Plan, lock: &Lock) -> Result<()> {
-    let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
-    let Some(own) = variable("TENURE_LEASE") else {
-        return Ok(());
-    };
-    if variable("TENURE_NAME").as_deref() != Some(plan.name.as_str()) {
-        return Ok(());
-    }
-    let holder = waiting::look(lock).await;
-    if holder.is_some_and(|holder| holder.lease.as_str() == own) {
-        return Err(Failed::usage(
-            "it is held by the `tenure run` that runs this command, which would wait for itself; \
-             remove one of the two",
-        )
-        .into());
+/// A command that runs under one of these very locks would wait for itself.
+pub async fn refuse_own(plan: &Plan, locks: &Locks) -> Result<()> {
+    for (name, lease) in environment::own_locks() {
+        if !plan.names.contains(&name) {
+            continue;
+        }
+        let holder = waiting::look(&locks.lock(&name)).await;
+        let is_own = |holder: &Holder| {
+            let leases = holder.reader_leases.iter().chain([&holder.lease]);
+            leases.map(LeaseId::as_str).any(|id| id == lease)
+        };
+        // A reader beside a reader does not wait.
+        let waits = |holder: &Holder| holder.readers == 0 || plan.mode == Mode::Exclusive;
+        if holder.is_some_and(|holder| is_own(&holder) && waits(&holder)) {
+            let which = match plan.names.len() {
+                1 => "it".to_owned(),
+                _ => format!("`{name}`"),
+            };
+            return Err(Failed::usage(format!(
+                "{which} is held by the `tenure run` that runs this command, which would wait for \
+                 itself; remove one of the two"
+            ))
+            .into());
+        }
     }
     Ok(())
 }
 
 fn failed(plan: &Plan) -> String {
-    format!("cannot acquire lock `{}`", plan.name)
+    let locks = if plan.names.len() == 1 {
+        "lock"
+    } else {
+        "locks"
+    };
+    format!("cannot acquire {locks} {}", plan.shown())
 }
 
-fn not_acquired(plan: &Plan, holder: Option<&tenure::Holder>, waited: Duration) -> Exit {
+fn not_acquired(plan: &Plan, holder: Option<&Holding>, waited: Duration) -> Exit {
     let WhenBusy::End(exit) = plan.when_busy else {
         return Exit::Done;
     };
     if plan.talk == Talk::Quiet {
         return exit;
     }
-    let name = &plan.name;
     let holder = match holder {
-        Some(holder) => format!("is held by {}", waiting::describe(holder)),
-        None => "was held".to_owned(),
+        Some(Holding { name, holder }) => {
+            format!("`{name}` is held by {}", waiting::describe(holder))
+        }
+        None if plan.names.len() == 1 => format!("{} was held", plan.shown()),
+        None => format!("one of {} was held", plan.shown()),
     };
     let patience = if plan.wait == Some(Duration::ZERO) {
         "did not wait".to_owned()
     } else {
         format!("gave up after {}", time::show(waited))
     };
-    complain(format_args!("tenure: `{name}` {holder}; {patience}"));
+    complain(format_args!("tenure: {holder}; {patience}"));
     exit
 }
 
 /// Starts the warden, and with it the command, and supervises both until no process is left.
-async fn start_and_watch(plan: &Plan, guard: &Guard, signals: &mut Signals) -> Result<Finished> {
+pub async fn start_and_watch(
+    plan: &Plan,
+    guard: HeldLocks<'_>,
+    signals: &mut Signals,
+) -> Result<Finished> {
     let mut command = Command::new("/proc/self/exe");
+    for variable in environment::of_other_locks() {
+        command.env_remove(variable);
+    }
     command.arg0("tenure").arg("warden");
     command.arg("--program").arg(&plan.program.path);
     command.arg("--called").arg(&plan.program.called);
@@ -166,43 +193,51 @@ async fn start_and_watch(plan: &Plan, guard: &Guard, signals: &mut Signals) -> R
     running::watch(plan, guard, signals, warden, terminal).await
 }
 
-/// Releases the lock if it is still held, or detaches the lease for the rest of `--at-least`.
+/// Releases the locks that are still held, or detaches their leases for the rest of `--at-least`.
 async fn release_or_detach(
     plan: &Plan,
-    guard: Guard,
+    guard: MultiGuard,
     finished: &Finished,
     held: Duration,
 ) -> Result<Exit> {
-    let name = &plan.name;
     let rest = plan.at_least.saturating_sub(held);
     if !rest.is_zero() && guard.is_valid() {
         return Ok(detach(plan, guard, finished, rest.max(tenure::TTL_MIN)).await);
     }
-    match guard.release().await {
-        Ok(Released::AlreadyGone) => return Ok(ended_unprotected(plan, finished)),
-        Ok(Released::Unknown) if !finished.knows_of_loss() && plan.talk != Talk::Quiet => {
-            let ttl = time::show(plan.ttl);
-            complain(format_args!(
-                "tenure: unknown whether `{name}` was released: the server did not respond; it \
-                 expires within {ttl}"
-            ));
+    let released = match guard.release().await {
+        Ok(released) => released,
+        Err(error) => {
+            let names = plan.shown();
+            complain(format_args!("tenure: cannot release {names}: {error}"));
+            return Ok(finished.exit(plan));
         }
-        Ok(Released::WasHeld) if plan.talk == Talk::Verbose => complain(format_args!(
-            "tenure: released `{name}` after {}",
-            time::show(held)
-        )),
-        Ok(_) => {}
-        Err(error) => complain(format_args!("tenure: cannot release `{name}`: {error}")),
+    };
+    let mut exit = None;
+    for (name, released) in released {
+        match released {
+            Released::AlreadyGone => exit = exit.or(Some(ended_unprotected(plan, &name, finished))),
+            Released::Unknown if !finished.knows_of_loss() && plan.talk != Talk::Quiet => {
+                let ttl = time::show(plan.ttl);
+                complain(format_args!(
+                    "tenure: unknown whether `{name}` was released: the server did not respond; it \
+                     expires within {ttl}"
+                ));
+            }
+            Released::WasHeld if plan.talk == Talk::Verbose => complain(format_args!(
+                "tenure: released `{name}` after {}",
+                time::show(held)
+            )),
+            _ => {}
+        }
     }
-    Ok(finished.exit(plan))
+    Ok(exit.unwrap_or_else(|| finished.exit(plan)))
 }
 
 /// The lease expired before the command finished.
-fn ended_unprotected(plan: &Plan, finished: &Finished) -> Exit {
+fn ended_unprotected(plan: &Plan, name: &LockName, finished: &Finished) -> Exit {
     if finished.knows_of_loss() {
         return finished.exit(plan);
     }
-    let name = &plan.name;
     complain(format_args!(
         "tenure: lost `{name}` before the command finished: it was not protected to its end"
     ));
@@ -212,26 +247,29 @@ fn ended_unprotected(plan: &Plan, finished: &Finished) -> Exit {
     }
 }
 
-/// Detaches the lease for `rest`, without waiting for its end.
-async fn detach(plan: &Plan, guard: Guard, finished: &Finished, rest: Duration) -> Exit {
-    let name = &plan.name;
-    let shown = time::show(rest);
-    match guard.detach_for(rest).await {
-        // A client of several servers has a longest ttl.
-        Ok(lease) if lease.ttl() < rest => complain(format_args!(
-            "tenure: cannot keep `{name}` for {shown} more: the longest ttl there is {}",
-            time::show(lease.ttl())
-        )),
-        Ok(_) if plan.talk == Talk::Verbose => {
-            complain(format_args!(
+/// Detaches the leases for `rest`, without waiting for their end.
+async fn detach(plan: &Plan, guard: MultiGuard, finished: &Finished, rest: Duration) -> Exit {
+    let mut exit = None;
+    for guard in guard.into_guards() {
+        let name = guard.name().clone();
+        let shown = time::show(rest);
+        match guard.detach_for(rest).await {
+            // A client of several servers has a longest ttl.
+            Ok(lease) if lease.ttl() < rest => complain(format_args!(
+                "tenure: cannot keep `{name}` for {shown} more: the longest ttl there is {}",
+                time::show(lease.ttl())
+            )),
+            Ok(_) if plan.talk == Talk::Verbose => complain(format_args!(
                 "tenure: `{name}` stays locked for {shown} more"
-            ));
+            )),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Lost => {
+                exit = exit.or(Some(ended_unprotected(plan, &name, finished)));
+            }
+            Err(error) => complain(format_args!(
+                "tenure: cannot keep `{name}` for {shown} more: {error}"
+            )),
         }
-        Ok(_) => {}
-        Err(error) if error.kind() == ErrorKind::Lost => return ended_unprotected(plan, finished),
-        Err(error) => complain(format_args!(
-            "tenure: cannot keep `{name}` for {shown} more: {error}"
-        )),
     }
-    finished.exit(plan)
+    exit.unwrap_or_else(|| finished.exit(plan))
 }

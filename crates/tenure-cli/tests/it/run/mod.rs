@@ -1,5 +1,7 @@
 //! `tenure run`. Table of contents:
 
+/// Several locks for one command.
+mod also;
 /// What is left of a command's descendants, and when.
 mod descendants;
 /// Every exit code.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use tenure_testkit::{ClientProcess, RedisServer, eventually};
 
-use super::{SOON, code, hold, on, run, send, server, start, waiters};
+use super::{SOON, code, hold, hold_with, on, run, send, server, start, waiters};
 use crate::command;
 
 fn text(words: &[&str]) -> String {
@@ -211,9 +211,7 @@ fn exclusive_is_what_happens_anyway() {
 #[test]
 fn letters_that_are_reserved_or_make_no_sense_are_refused_with_the_reason() {
     for (option, told) in [
-        (&["-s"] as &[&str], "-s/--shared is not supported yet"),
-        (&["--shared"], "-s/--shared is not supported yet"),
-        (&["-j", "3"], "-j/--slots is not supported yet"),
+        (&["-j", "3"] as &[&str], "-j/--slots is not supported yet"),
         (&["--slots", "3"], "-j/--slots is not supported yet"),
         (&["--fair"], "--fair is not supported yet"),
         (&["--unfair"], "--unfair is not supported yet"),
@@ -350,4 +348,34 @@ fn longer_leases_on_several_servers_are_asked_for_by_every_client() {
         assert!(ended.stderr.contains(part), "{part} in {ended}");
     }
     run(&["ls", "--longest-ttl", "45s"]).ended_with(0);
+}
+
+#[test]
+fn readers_run_at_once_and_no_writer_beside_them() {
+    let _one = hold_with(&["-s"], "shared");
+    let _two = hold_with(&["--shared"], "shared");
+    let ended = run(&["run", "-n", "shared", "true"]);
+    ended.ended_with(75);
+    ended.complains("reader");
+    let shown = run(&["show", "shared"]);
+    shown.ended_with(0);
+    assert!(shown.stdout.contains("2 readers"), "{}", shown.stdout);
+    assert_eq!(
+        shown.stdout.matches("Reader:").count(),
+        2,
+        "{}",
+        shown.stdout
+    );
+    let _writer = hold("shared-by-none");
+    let ended = run(&["run", "-s", "-n", "shared-by-none", "true"]);
+    ended.ended_with(75);
+}
+
+#[test]
+fn a_shared_lock_cannot_be_exclusive_or_have_metadata() {
+    for option in [&["-x"] as &[&str], &["--meta", "a=b"]] {
+        let ended = run(&[&["run", "-s"], option, &["shared", "true"]].concat());
+        ended.ended_with(64);
+        ended.complains("cannot be used with");
+    }
 }

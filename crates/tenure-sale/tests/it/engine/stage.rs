@@ -171,6 +171,21 @@ pub(super) async fn ask(sale: &Sale, buyer: &str, id: &str) -> Outcome {
     sale.submit(&request(buyer, id)).await.unwrap().outcome
 }
 
+/// What a buyer is told who tries again, with the same id, while the gate cannot be reached.
+pub(super) async fn ask_again(sale: &Sale, buyer: &str, id: &str) -> Outcome {
+    let begun = Instant::now();
+    loop {
+        match sale.submit(&request(buyer, id)).await {
+            Ok(receipt) => return receipt.outcome,
+            Err(error) if begun.elapsed() < SOON => {
+                assert_eq!(error.kind(), ErrorKind::Store, "{error}");
+                sleep(Duration::from_millis(10)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
 /// An order that must be accepted.
 pub(super) async fn buy(sale: &Sale, buyer: &str) -> OrderId {
     match ask(sale, buyer, "r").await {

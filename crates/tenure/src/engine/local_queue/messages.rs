@@ -6,6 +6,7 @@ use super::QueueMessage;
 use super::task::QueueTask;
 use crate::engine::current_holder::CurrentHolder;
 use crate::lease::LeaseId;
+use crate::mode::Mode;
 use crate::seeded::{Bug, bug};
 use crate::store::{Busy, offer_duration};
 
@@ -39,6 +40,10 @@ impl QueueTask {
                     holder.set_remaining(lasts, now);
                 }
             }
+            QueueMessage::Offered(to, _) if to.is_phase() && self.serves_reader() => {
+                self.core.stats.woken_by_message();
+                self.wakeups.retry = true;
+            }
             QueueMessage::Offered(to, grant) => {
                 let ours = self.queue.waiters().queued_as.as_ref() == Some(&to);
                 self.note_idle(ours);
@@ -71,6 +76,13 @@ impl QueueTask {
                 self.wakeups.offered_to_other = Some(pause_until);
             }
         }
+    }
+
+    /// Whether the first waiter wants to share the lock.
+    fn serves_reader(&self) -> bool {
+        let waiters = self.queue.waiters();
+        let first = waiters.first();
+        first.is_some_and(|(_, waiter)| waiter.request.mode == Mode::Shared)
     }
 
     /// Notes who gets the lock next. A waiter far back in the queue learns it only this way.

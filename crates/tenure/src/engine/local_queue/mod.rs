@@ -130,6 +130,14 @@ impl LocalQueues {
         queue.is_some_and(|queue| queue.waiters().len() > 0)
     }
 
+    /// Whether a caller of this process that came before the one with this number, or before a new one,
+    /// waits to hold the lock alone.
+    pub(crate) fn is_behind_writer(&self, name: &LockName, number: Option<u64>) -> bool {
+        let registry = self.registry();
+        let queue = registry.queues.get(name);
+        queue.is_some_and(|queue| queue.waiters().has_writer_before(number))
+    }
+
     /// Adds a waiter to the queue for its name.
     pub(crate) fn join(
         &self,

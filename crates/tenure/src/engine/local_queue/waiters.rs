@@ -14,6 +14,7 @@ use crate::belief::Belief;
 use crate::engine::attempt::{AcquireRequest, Acquisition, StartedAcquisition};
 use crate::error::Error;
 use crate::lease::LeaseId;
+use crate::mode::Mode;
 use crate::moment::Moment;
 
 /// The minimum time for an attempt, however soon the caller's limit is: a limit of zero means
@@ -154,6 +155,13 @@ impl Waiters {
         let here = |(_, waiter): &(&u64, &Waiter)| !waiter.caller.is_gone();
         let first = self.by_number.iter().find(here);
         first.map(|(number, waiter)| (*number, waiter))
+    }
+
+    /// Whether a waiter that came before this number wants the lock alone.
+    pub(in crate::engine) fn has_writer_before(&self, number: Option<u64>) -> bool {
+        let before = self.by_number.range(..number.unwrap_or(u64::MAX));
+        let mut modes = before.map(|(_, waiter)| waiter.request.mode);
+        modes.any(|mode| mode == Mode::Exclusive)
     }
 
     /// Removes the waiter with this number, if it is here.

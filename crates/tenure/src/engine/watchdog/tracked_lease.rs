@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 
 use super::renewal_time;
 use crate::belief::Belief;
+use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::standing::LostReason;
@@ -64,7 +65,7 @@ impl TrackedLease {
         Self {
             scheduled: None,
             renewal: RequestState::at(belief.renewed.then_some(renew_at)),
-            check: RequestState::at(Some(belief.acquired_at + WATCH_AFTER)),
+            check: RequestState::at(can_watch(&belief).then(|| belief.acquired_at + WATCH_AFTER)),
             watched: false,
             kept: false,
             lost: false,
@@ -125,9 +126,18 @@ impl TrackedLease {
     }
 
     pub(super) fn recheck(&mut self) {
+        if !can_watch(&self.belief) {
+            return;
+        }
         self.watched = false;
         self.check.due = Some(AT_ONCE);
     }
+}
+
+/// Whether the server can report that the lease is gone. The key of a shared lock changes whenever any
+/// reader comes or renews, so the loss of a shared lease is noticed at its renewal.
+fn can_watch(belief: &Belief) -> bool {
+    belief.held.mode == Mode::Exclusive
 }
 
 impl RequestState {

@@ -16,8 +16,8 @@ use crate::name::LockName;
 use crate::pending_work::Pending;
 use crate::store::{
     AcquireReply, Attempt, BoxFuture, Busy, CallerAcquire, Event, Failure, InFlight, InspectResult,
-    LeaseSpec, LockState, NeedsMessages, NotHeld, Record, RecordChange, RecordWritten,
-    ReleaseReply, RenewReply, Store, TurnReply, WatchReply,
+    LeaseSpec, LockState, NeedsMessages, NotHeld, Proclamation, Record, RecordChange,
+    RecordWritten, ReleaseReply, RenewReply, SeveralReply, Store, TurnReply, WatchReply,
 };
 
 pub(crate) mod machine;
@@ -78,6 +78,19 @@ impl MemoryStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn release_now(
+        &self,
+        lease: &LeaseSpec,
+        places: (Option<&LeaseId>, Option<&LeaseId>),
+    ) -> ReleaseReply {
+        let mut effects = Vec::new();
+        let mut state = self.state();
+        let now_us = self.now_us();
+        let release = state.machine.release(now_us, lease, places, &mut effects);
+        state.publish(effects);
+        release
+    }
+
     fn now_us(&self) -> u64 {
         let since = self.clock.now().saturating_since(self.began);
         let since_us = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
@@ -117,7 +130,12 @@ impl Store for MemoryStore {
         _limit: Moment,
     ) -> BoxFuture<'a, Result<AcquireReply, Failure>> {
         let sent_at = self.clock.now();
-        let reply = self.state().machine.acquire(self.now_us(), attempt);
+        let mut effects = Vec::new();
+        let mut state = self.state();
+        let now_us = self.now_us();
+        let reply = state.machine.acquire(now_us, attempt, &mut effects);
+        state.publish(effects);
+        drop(state);
         done(Ok(match reply {
             MachineReply::Granted(fence) => AcquireReply::Granted { fence, sent_at },
             MachineReply::Busy { holder, left_us } => AcquireReply::Busy(Busy {
@@ -130,6 +148,37 @@ impl Store for MemoryStore {
 
     fn acquire_on_caller<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>> {
         Some((None, self.acquire(attempt, self.clock.now())))
+    }
+
+    fn acquires_together(&self, _names: &[&LockName]) -> bool {
+        true
+    }
+
+    fn acquire_several<'a>(
+        &'a self,
+        attempts: &'a [Attempt],
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<SeveralReply, Failure>> {
+        let sent_at = self.clock.now();
+        let mut state = self.state();
+        let mut effects = Vec::new();
+        let now_us = self.now_us();
+        let reply = state
+            .machine
+            .acquire_several(now_us, attempts, &mut effects);
+        state.publish(effects);
+        drop(state);
+        done(Ok(match reply {
+            Ok(fences) => SeveralReply::Granted { fences, sent_at },
+            Err((at, holder, left_us)) => SeveralReply::Busy {
+                at,
+                busy: Busy {
+                    ask_after: None,
+                    holder,
+                    remaining: Some(Duration::from_micros(left_us)),
+                },
+            },
+        }))
     }
 
     fn renew<'a>(
@@ -165,7 +214,11 @@ impl Store for MemoryStore {
         _limit: Moment,
     ) -> BoxFuture<'a, Result<RenewReply, Failure>> {
         let sent_at = self.clock.now();
-        let reply = self.state().machine.adopt(self.now_us(), from, lease);
+        let mut effects = Vec::new();
+        let mut state = self.state();
+        let now_us = self.now_us();
+        let reply = state.machine.adopt(now_us, from, lease, &mut effects);
+        state.publish(effects);
         done(Ok(renewed(reply, sent_at)))
     }
 
@@ -175,10 +228,7 @@ impl Store for MemoryStore {
         _limit: Moment,
     ) -> BoxFuture<'a, Result<WatchReply, Failure>> {
         let reply = self.state().machine.watch(self.now_us(), lease);
-        done(Ok(match reply {
-            Ok(()) => WatchReply::Held,
-            Err(absent) => WatchReply::NotHeld(absent.into()),
-        }))
+        done(Ok(watched(reply)))
     }
 
     fn release<'a>(
@@ -187,12 +237,17 @@ impl Store for MemoryStore {
         dequeue: Option<&'a LeaseId>,
         _limit: Moment,
     ) -> BoxFuture<'a, Result<ReleaseReply, Failure>> {
-        let mut effects = Vec::new();
-        let mut state = self.state();
-        let now_us = self.now_us();
-        let release = state.machine.release(now_us, lease, dequeue, &mut effects);
-        state.publish(effects);
-        done(Ok(release))
+        done(Ok(self.release_now(lease, (dequeue, None))))
+    }
+
+    fn release_to<'a>(
+        &'a self,
+        lease: &'a LeaseSpec,
+        dequeue: Option<&'a LeaseId>,
+        to: &'a LeaseId,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<ReleaseReply, Failure>> {
+        done(Ok(self.release_now(lease, (dequeue, Some(to)))))
     }
 
     fn release_on_caller<'a>(
@@ -242,6 +297,29 @@ impl Store for MemoryStore {
         done(Ok(found))
     }
 
+    fn observe<'a>(
+        &'a self,
+        client: ClientId,
+        name: &'a LockName,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<Option<LockState>, Failure>> {
+        let found = self.state().machine.observe(self.now_us(), client, name);
+        done(Ok(found))
+    }
+
+    fn proclaim<'a>(
+        &'a self,
+        proclamation: &'a Proclamation,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<WatchReply, Failure>> {
+        let mut effects = Vec::new();
+        let mut state = self.state();
+        let now_us = self.now_us();
+        let reply = state.machine.proclaim(now_us, proclamation, &mut effects);
+        state.publish(effects);
+        done(Ok(watched(reply)))
+    }
+
     fn inspect_all<'a>(
         &'a self,
         names: &'a [LockName],
@@ -251,6 +329,16 @@ impl Store for MemoryStore {
         let now_us = self.now_us();
         let looked = names.iter().map(|name| state.machine.inspect(now_us, name));
         done(Ok(looked.map(Ok).collect()))
+    }
+
+    fn waiters<'a>(
+        &'a self,
+        names: &'a [LockName],
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Option<Vec<LeaseId>>>, Failure>> {
+        let state = self.state();
+        let waiters = names.iter().map(|name| Some(state.machine.waiters(name)));
+        done(Ok(waiters.collect()))
     }
 
     fn subscribe<'a>(
@@ -319,6 +407,13 @@ fn renewed(reply: Result<(), Absent>, sent_at: Moment) -> RenewReply {
     }
 }
 
+fn watched(reply: Result<(), Absent>) -> WatchReply {
+    match reply {
+        Ok(()) => WatchReply::Held,
+        Err(absent) => WatchReply::NotHeld(absent.into()),
+    }
+}
+
 /// The event, and the one client that it concerns. Other clients need not know: inside a process, a
 /// waiter always takes its offer.
 fn event_for_client(effect: Effect) -> (Option<ClientId>, Event) {
@@ -331,7 +426,16 @@ fn event_for_client(effect: Effect) -> (Option<ClientId>, Event) {
             };
             (to.client(), event)
         }
+        Effect::Admitted { name, reader } => {
+            let event = Event::Offered {
+                name,
+                offered_to: reader.clone(),
+                grant: None,
+            };
+            (reader.client(), event)
+        }
         Effect::Changed { name, lease } => (lease.client(), Event::Changed { name }),
+        Effect::Observed { name, by } => (Some(by), Event::Changed { name }),
     }
 }
 

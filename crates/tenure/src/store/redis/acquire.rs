@@ -7,6 +7,7 @@ use super::connection::Connection;
 use super::operation::{Acquire, Operation};
 use super::perform::Unperformed;
 use super::redis_store::RedisStore;
+use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::store::{AcquireReply, Attempt, CallerAcquire, Failure};
@@ -25,7 +26,9 @@ impl RedisStore {
         if !matches!(performed.reply, AcquireReply::Granted { .. }) {
             return Ok(performed.reply);
         }
-        self.confirm_grant(performed, &attempt.held, limit).await
+        let leases = [&attempt.held];
+        let confirmed = self.confirm_grant(performed, &leases, limit).await?;
+        Ok(confirmed.unwrap_or_else(AcquireReply::NotYet))
     }
 
     /// The same on the caller's own task, if a connection is ready.
@@ -72,9 +75,11 @@ impl RedisStore {
         let (acquire, sent_at) = (Acquire(attempt), self.clock.now());
         let attempted = self.perform_on_caller(&connection, &acquire, latest_us);
         let attempted = attempted.await?;
-        let clock_us = connection.server_us(self.clock.now());
-        let known = connection.transaction_candidates();
-        known.note(acquire.name(), &attempted, sent_at, clock_us);
+        if attempt.held.mode == Mode::Exclusive {
+            let clock_us = connection.server_us(self.clock.now());
+            let known = connection.transaction_candidates();
+            known.note(acquire.name(), &attempted, sent_at, clock_us);
+        }
         Ok(attempted)
     }
 

@@ -8,7 +8,6 @@ use super::told_offer::ToldOffer;
 use super::value::Value;
 use crate::layout::Layout;
 use crate::lease::LeaseId;
-use crate::mode::Mode;
 use crate::name::{LockName, hash_tag};
 use crate::store::{Event, LeaseSpec, NotHeld, OfferedGrant, WatchReply};
 
@@ -38,13 +37,13 @@ pub(super) enum Topic {
 }
 
 impl Layout {
-    /// The scripts of a mode. With messages to one shard of a cluster, or to all subscribers.
-    pub(super) fn scripts(self, mode: Mode, sharded: bool) -> &'static LockScripts {
-        match (self, mode, sharded) {
-            (Self::Native, Mode::Exclusive, false) => &script::NATIVE,
-            (Self::Native, Mode::Exclusive, true) => &script::NATIVE_SHARDED,
-            (Self::Redisson, Mode::Exclusive, false) => &script::REDISSON,
-            (Self::Redisson, Mode::Exclusive, true) => &script::REDISSON_SHARDED,
+    /// The scripts of a lock. With messages to one shard of a cluster, or to all subscribers.
+    pub(super) fn scripts(self, sharded: bool) -> &'static LockScripts {
+        match (self, sharded) {
+            (Self::Native, false) => &script::NATIVE,
+            (Self::Native, true) => &script::NATIVE_SHARDED,
+            (Self::Redisson, false) => &script::REDISSON,
+            (Self::Redisson, true) => &script::REDISSON_SHARDED,
         }
     }
 

@@ -240,8 +240,10 @@ impl Listener {
         let Some(keys) = keys else {
             return self.emit(Event::MessagesLost);
         };
-        for name in keys {
-            if let Ok(name) = LockName::new(name) {
+        for key in keys {
+            // An observer reads the metadata too, for the leader's value.
+            let name = LockName::of_neighbour(&key, "meta");
+            if let Some(name) = name.or_else(|| LockName::new(key).ok()) {
                 self.emit(Event::Changed { name });
             }
         }

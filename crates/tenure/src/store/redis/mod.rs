@@ -17,6 +17,7 @@ pub(crate) use self::vote_request::{
 
 mod acquire;
 mod acquire_batch;
+mod acquire_several;
 mod adopt;
 mod arguments;
 mod caller_connection;
@@ -36,6 +37,7 @@ mod layout;
 mod listener;
 mod node;
 mod node_state;
+mod observe;
 mod operation;
 mod perform;
 mod reconnect;

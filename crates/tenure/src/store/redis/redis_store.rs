@@ -8,8 +8,9 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::channels::Channels;
-use super::cluster::{Cluster, Route};
+use super::cluster::{Cluster, Route, Slot};
 use super::node::Node;
+use super::operation::{Proclaim, Release};
 use super::routes::Routes;
 use super::server::Server;
 use crate::error::{Error, Result};
@@ -23,8 +24,9 @@ use crate::settings::RESPONSE_TIMEOUT_DEFAULT;
 use crate::stats::Stats;
 use crate::store::{
     AcquireReply, Attempt, BoxFuture, CallerAcquire, Event, Failure, InFlight, InspectResult,
-    LeaseSpec, LockState, NeedsMessages, QueuePosition, QueuedWaiter, Record, RecordChange,
-    RecordWritten, ReleaseReply, RenewReply, Store, TurnReply, WatchReply,
+    LeaseSpec, LockState, NeedsMessages, Proclamation, QueuePosition, QueuedWaiter, Record,
+    RecordChange, RecordWritten, ReleaseReply, RenewReply, SeveralReply, Store, TurnReply,
+    WatchReply,
 };
 use crate::url::{RedisTarget, SentinelTarget};
 
@@ -176,6 +178,31 @@ impl Store for RedisStore {
         self.try_acquire_on_caller(attempt)
     }
 
+    /// Also on one server: it may be a node of a cluster, and clients learn that at different times.
+    fn slot_of(&self, name: &LockName) -> u16 {
+        Slot::of(name.as_str().as_bytes()).number()
+    }
+
+    fn acquires_together(&self, names: &[&LockName]) -> bool {
+        self.can_acquire_together(names)
+    }
+
+    fn acquire_several<'a>(
+        &'a self,
+        attempts: &'a [Attempt],
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<SeveralReply, Failure>> {
+        Box::pin(self.try_acquire_several(attempts, limit))
+    }
+
+    fn release_several<'a>(
+        &'a self,
+        leases: &'a [LeaseSpec],
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Option<ReleaseReply>>, Failure>> {
+        Box::pin(self.try_release_several(leases, limit))
+    }
+
     fn renew<'a>(
         &'a self,
         lease: &'a LeaseSpec,
@@ -235,6 +262,20 @@ impl Store for RedisStore {
         Box::pin(self.release_at_owner(self.heard_release(lease, dequeue), limit))
     }
 
+    fn release_to<'a>(
+        &'a self,
+        lease: &'a LeaseSpec,
+        dequeue: Option<&'a LeaseId>,
+        to: &'a LeaseId,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<ReleaseReply, Failure>> {
+        let release = Release {
+            to: Some(to),
+            ..self.heard_release(lease, dequeue)
+        };
+        Box::pin(self.release_at_owner(release, limit))
+    }
+
     fn turn<'a>(
         &'a self,
         lease: &'a LeaseSpec,
@@ -273,6 +314,23 @@ impl Store for RedisStore {
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<LockState>, Failure>> {
         Box::pin(self.try_inspect(name, limit))
+    }
+
+    fn observe<'a>(
+        &'a self,
+        _: ClientId,
+        name: &'a LockName,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Option<LockState>, Failure>> {
+        Box::pin(self.try_observe(name, limit))
+    }
+
+    fn proclaim<'a>(
+        &'a self,
+        proclamation: &'a Proclamation,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<WatchReply, Failure>> {
+        Box::pin(async move { Ok(self.perform(&Proclaim(proclamation), limit).await?.reply) })
     }
 
     fn inspect_all<'a>(

@@ -12,6 +12,7 @@ use super::redis_store::RedisStore;
 use super::routes::Routes;
 use crate::layout::Layout;
 use crate::lease::LeaseId;
+use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::store::{Failure, InFlight, LeaseSpec, ReleaseReply};
@@ -158,8 +159,14 @@ impl RedisStore {
         self.layout == Layout::Native
             && matches!(self.routes, Routes::One(_))
             && dequeue.is_none()
-            && lease.last_fence.is_none()
+            && self.is_released_as_usual(lease)
+    }
+
+    /// Whether a release only has to free the lock, if nobody waits for it.
+    pub(super) fn is_released_as_usual(&self, lease: &LeaseSpec) -> bool {
+        lease.last_fence.is_none()
             && !lease.has_meta
+            && lease.mode == Mode::Exclusive
             && self.is_own(lease)
             && !bug(Bug::ReleaseInTwoSteps)
     }
@@ -174,6 +181,7 @@ impl RedisStore {
             lease,
             dequeue,
             is_heard: self.is_own(lease),
+            to: None,
         }
     }
 

@@ -16,7 +16,6 @@ use super::value::Value;
 use super::wire::WireError;
 use crate::error::ErrorKind;
 use crate::layout::Layout;
-use crate::mode::Mode;
 use crate::store::{Failure, LeaseSpec, ReleaseReply};
 use crate::timings::Call;
 
@@ -133,7 +132,7 @@ impl ReleaseBatch {
 impl ReleaseEntry {
     /// On its own, it needs no second call if clients wait for the lock.
     fn encode(&self, out: &mut Vec<u8>) {
-        let script = &Layout::Native.scripts(Mode::Exclusive, false).release;
+        let script = &Layout::Native.scripts(false).exclusive.release;
         append_header(out, b'*', 9);
         for word in ["EVALSHA", script.hash(), "5", self.name.as_str()] {
             append_bulk(out, word.as_bytes());

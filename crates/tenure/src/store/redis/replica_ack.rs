@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
-use crate::store::{AcquireReply, Failure, LeaseSpec, NotYet};
+use crate::store::{Failure, LeaseSpec, NotYet};
 
 /// How long to wait for replicas: at least, so that a caller in a hurry asks at all, and at most,
 /// so that an unreachable replica does not hold up others.
@@ -63,16 +63,20 @@ impl RedisStore {
         Err(Unconfirmed::TooFew(error))
     }
 
-    /// Keeps a grant that enough replicas have acknowledged, and releases any other.
-    pub(super) async fn confirm_grant(
+    /// Keeps a grant that enough replicas have acknowledged, and releases any other. The leases were
+    /// granted in one step, so one `WAIT` covers all.
+    pub(super) async fn confirm_grant<T>(
         &self,
-        granted: Performed<AcquireReply>,
-        lease: &LeaseSpec,
+        granted: Performed<T>,
+        leases: &[&LeaseSpec],
         limit: Moment,
-    ) -> Result<AcquireReply, Failure> {
+    ) -> Result<Result<T, NotYet>, Failure> {
         let (connection, latest_us) = (&granted.connection, granted.latest_us);
-        let unconfirmed = match self.confirm(connection, lease, latest_us, limit).await {
-            Ok(()) => return Ok(granted.reply),
+        let Some(first) = leases.first() else {
+            return Ok(Ok(granted.reply));
+        };
+        let unconfirmed = match self.confirm(connection, first, latest_us, limit).await {
+            Ok(()) => return Ok(Ok(granted.reply)),
             Err(unconfirmed) => unconfirmed,
         };
         let in_flight = Some(connection.in_flight(latest_us));
@@ -84,10 +88,13 @@ impl RedisStore {
         };
         let limit = self.clock.now() + self.response_timeout;
         let options = SendOptions::until(limit);
-        let released = self
-            .try_release(connection, Release::unheard(lease), options)
-            .await;
-        if released.is_err() {
+        let mut is_released = true;
+        for lease in leases {
+            let release = Release::unheard(lease);
+            let released = self.try_release(connection, release, options).await;
+            is_released &= released.is_ok();
+        }
+        if !is_released {
             // A server that was demoted meanwhile refuses the release. A retry finds the new
             // primary.
             return Err(Failure {
@@ -96,7 +103,7 @@ impl RedisStore {
                 in_flight,
             });
         }
-        Ok(AcquireReply::NotYet(NotYet {
+        Ok(Err(NotYet {
             until: self.clock.now() + AGAIN_AFTER,
             error: error?,
         }))

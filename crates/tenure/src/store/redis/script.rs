@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use crate::mode::Mode;
 use crate::seeded::{self, Bug};
 
 /// A Lua script for [`Client::script`](super::Client::script).
@@ -50,18 +51,38 @@ pub(super) static RELEASE_ALL: LazyLock<Script> =
 
 pub(super) static RENEW_ALL: LazyLock<Script> = LazyLock::new(|| script!("native/renew_all.lua"));
 
+pub(super) static ACQUIRE_SEVERAL: LazyLock<Script> =
+    LazyLock::new(|| script!("native/acquire_several.lua"));
+
 /// The scripts of a lock in one layout. Keys, arguments and replies are the same in all layouts,
 /// except what release.lua must know about other libraries' channels.
 pub(super) struct LockScripts {
+    pub(super) exclusive: LeaseScripts,
+    /// Native in every layout: a client refuses shared leases before it sends anything, if its layout
+    /// does not have them.
+    pub(super) shared: LeaseScripts,
+    pub(super) turn: Script,
+    pub(super) look: Script,
+    pub(super) proclaim: Script,
+}
+
+/// The scripts of leases of one mode.
+pub(super) struct LeaseScripts {
     pub(super) acquire: Script,
     pub(super) release: Script,
-    pub(super) turn: Script,
     pub(super) renew: Script,
     pub(super) adopt: Script,
-    pub(super) look: Script,
 }
 
 impl LockScripts {
+    /// The scripts of leases of this mode.
+    pub(super) fn of(&self, mode: Mode) -> &LeaseScripts {
+        match mode {
+            Mode::Exclusive => &self.exclusive,
+            Mode::Shared => &self.shared,
+        }
+    }
+
     /// The same scripts, publishing only to the shard of a cluster that has the lock. Separate
     /// scripts: an argument would cost every release on every server.
     fn sharded(&self) -> Self {
@@ -72,26 +93,49 @@ impl LockScripts {
             let code = script.code().replace("'PUBLISH'", "'SPUBLISH'");
             Script::new(code.replace("'NUMSUB'", "'SHARDNUMSUB'"))
         };
+        let sharded_leases = |scripts: &LeaseScripts| LeaseScripts {
+            acquire: sharded(&scripts.acquire),
+            release: sharded(&scripts.release),
+            renew: scripts.renew.clone(),
+            adopt: scripts.adopt.clone(),
+        };
         Self {
-            acquire: self.acquire.clone(),
-            release: sharded(&self.release),
+            exclusive: sharded_leases(&self.exclusive),
+            shared: sharded_leases(&self.shared),
             turn: sharded(&self.turn),
-            renew: self.renew.clone(),
-            adopt: self.adopt.clone(),
             look: self.look.clone(),
+            proclaim: self.proclaim.clone(),
         }
     }
+}
+
+/// A script with one text for both layouts, which differ in how a lock is encoded.
+macro_rules! script_of_layout {
+    ($layout:literal, $file:literal) => {{
+        let code = include_str!(concat!("scripts/", $file));
+        let code = assemble(&code.replace("LAYOUT", $layout));
+        Script::new(seeded::script(concat!($layout, "/", $file), code))
+    }};
 }
 
 macro_rules! lock_scripts {
     ($folder:literal) => {
         LazyLock::new(|| LockScripts {
-            acquire: script!($folder, "/acquire.lua"),
-            release: script!($folder, "/release.lua"),
+            exclusive: LeaseScripts {
+                acquire: script!($folder, "/acquire.lua"),
+                release: script!($folder, "/release.lua"),
+                renew: script!($folder, "/renew.lua"),
+                adopt: script!($folder, "/adopt.lua"),
+            },
+            shared: LeaseScripts {
+                acquire: script!("native/shared_acquire.lua"),
+                release: script!("native/shared_release.lua"),
+                renew: script!("native/shared_renew.lua"),
+                adopt: script!("native/shared_adopt.lua"),
+            },
             turn: script!($folder, "/turn.lua"),
-            renew: script!($folder, "/renew.lua"),
-            adopt: script!($folder, "/adopt.lua"),
             look: script!($folder, "/look.lua"),
+            proclaim: script_of_layout!($folder, "proclaim.lua"),
         })
     };
 }
@@ -157,14 +201,22 @@ impl RedlockScripts {
 }
 
 /// All scripts that a client may send, with their files.
-pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 13] {
+pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 19] {
+    let LockScripts {
+        exclusive, shared, ..
+    } = scripts;
     [
-        ("acquire.lua", &scripts.acquire),
-        ("release.lua", &scripts.release),
+        ("acquire.lua", &exclusive.acquire),
+        ("release.lua", &exclusive.release),
+        ("renew.lua", &exclusive.renew),
+        ("adopt.lua", &exclusive.adopt),
+        ("shared_acquire.lua", &shared.acquire),
+        ("shared_release.lua", &shared.release),
+        ("shared_renew.lua", &shared.renew),
+        ("shared_adopt.lua", &shared.adopt),
         ("turn.lua", &scripts.turn),
-        ("renew.lua", &scripts.renew),
-        ("adopt.lua", &scripts.adopt),
         ("look.lua", &scripts.look),
+        ("proclaim.lua", &scripts.proclaim),
         ("record.lua", &RECORD),
         ("clients.lua", &CLIENTS),
         ("reign.lua", &REIGN),
@@ -172,6 +224,7 @@ pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 13] {
         ("waiters.lua", &WAITERS),
         ("release_all.lua", &RELEASE_ALL),
         ("renew_all.lua", &RENEW_ALL),
+        ("acquire_several.lua", &ACQUIRE_SEVERAL),
     ]
 }
 
@@ -185,6 +238,10 @@ macro_rules! parts {
 parts! {
     "whole.lua",
     "master.lua",
+    "native/shared.lua",
+    "native/shared_queue.lua",
+    "known_term.lua",
+    "named.lua",
     "native/lease_at.lua",
     "native/last_fence.lua",
     "native/handed_on.lua",
@@ -198,6 +255,8 @@ parts! {
     "redlock/keep_longest.lua",
     "redlock/cast_vote.lua",
     "redlock/vote_for_one.lua",
+    // After what includes it.
+    "term.lua",
     // Before what it includes itself.
     "redisson/lock.lua",
     "redisson/lease_at.lua",
@@ -243,8 +302,14 @@ mod tests {
                 for plain in ["'PUBLISH'", "'NUMSUB'"] {
                     assert!(!script.code().contains(plain), "{file} has {plain}");
                 }
-                let speaks = ["release.lua", "turn.lua"].contains(&file);
-                assert_eq!(script.code().contains("'SPUBLISH'"), speaks, "{file}");
+                let speaks = [
+                    "release.lua",
+                    "turn.lua",
+                    "shared_acquire.lua",
+                    "shared_release.lua",
+                ];
+                let publishes = script.code().contains("'SPUBLISH'");
+                assert_eq!(publishes, speaks.contains(&file), "{file}");
             }
         }
     }

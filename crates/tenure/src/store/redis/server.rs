@@ -11,7 +11,6 @@ use super::sentinel::Sentinels;
 use super::trusted_primary::TrustedPrimary;
 use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
-use crate::mode::Mode;
 use crate::moment::Clock;
 use crate::seeded::{Bug, bug};
 use crate::stats::Stats;
@@ -137,7 +136,7 @@ impl Server {
 
     /// The scripts of a lock for this server.
     pub(super) fn scripts(&self) -> &'static LockScripts {
-        self.target.layout().scripts(Mode::Exclusive, self.sharded)
+        self.target.layout().scripts(self.sharded)
     }
 
     /// Refuses a server that is too old, and warns about one that may evict locks.

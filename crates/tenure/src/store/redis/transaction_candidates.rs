@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::{AcquireReply, Attempt};
@@ -38,6 +39,7 @@ impl TransactionCandidates {
     pub(super) fn includes(&self, attempt: &Attempt, now: Moment) -> bool {
         let plain = attempt.fences == 1 && !attempt.queue && !attempt.held.has_meta;
         plain
+            && attempt.held.mode == Mode::Exclusive
             && attempt.held.ttl <= TTL_LONGEST
             && now.as_nanos() < self.counter_kept_until.load(Ordering::Relaxed)
             && !self.refused.load(Ordering::Relaxed)

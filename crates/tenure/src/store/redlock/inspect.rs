@@ -1,11 +1,13 @@
 //! Who holds a lock: the lease that a majority of the nodes has.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::RedlockShared;
-use crate::lease::LeaseId;
+use super::fan_out::FanOut;
+use crate::leader::{term_of, version_of};
+use crate::lease::{ClientId, Fence, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::redis::OFFER_PREFIX;
@@ -21,6 +23,31 @@ pub(super) async fn inspect(
         let name = name.clone();
         async move { store.inspect(&name, limit).await }
     });
+    decide(shared, &mut replies).await
+}
+
+/// The same, and asks each node for an event when that changes there.
+pub(super) async fn observe(
+    shared: &Arc<RedlockShared>,
+    client: ClientId,
+    name: &LockName,
+    limit: Moment,
+) -> Result<Option<LockState>, Failure> {
+    let mut replies = shared.send_to_all(|store| {
+        let name = name.clone();
+        async move { store.observe(client, &name, limit).await }
+    });
+    let state = decide(shared, &mut replies).await;
+    // The others tell of changes as well.
+    shared.spawn(async move { while replies.next().await.is_some() {} });
+    state
+}
+
+/// Counts the replies until the rest cannot change the result.
+async fn decide(
+    shared: &RedlockShared,
+    replies: &mut FanOut<InspectResult>,
+) -> Result<Option<LockState>, Failure> {
     let mut counts = HolderCount::default();
     while !counts.is_decided(shared)
         && let Some((_, reply)) = replies.next().await
@@ -87,7 +114,12 @@ impl HolderCount {
 
     /// Whether the remaining replies cannot change the result.
     fn is_decided(&self, shared: &RedlockShared) -> bool {
-        let has_majority = |same: &Vec<LockState>| same.len() >= shared.majority;
+        // Of a leader, a majority must also agree on the term.
+        let has_majority = |same: &Vec<LockState>| {
+            let is_candidate = same.first().is_some_and(|first| first.id.is_candidate());
+            let agree = !is_candidate || agreed_term(same, shared.majority).is_some();
+            same.len() >= shared.majority && agree
+        };
         self.free > shared.nodes.len() - shared.majority || self.by_lease.values().any(has_majority)
     }
 
@@ -98,13 +130,37 @@ impl HolderCount {
             Some(failure) if answered < shared.majority => Err(failure),
             _ => Ok(leases
                 .find(|same| same.len() >= shared.majority)
-                .and_then(majority_of)),
+                .and_then(|same| majority_of(same, shared.majority))),
         }
     }
 }
 
+/// The term that a majority of all nodes has for a lease. Until a candidate is elected, nodes may have
+/// the terms of different rounds of votes.
+fn agreed_term(same: &[LockState], majority: usize) -> Option<Fence> {
+    let terms = same.iter().filter_map(|found| term_of(&found.meta));
+    let count = |term: Fence| {
+        let others = same.iter().filter_map(|found| term_of(&found.meta));
+        others.filter(|other| *other == term).count()
+    };
+    terms.into_iter().find(|term| count(*term) >= majority)
+}
+
+/// The metadata of a leader, if a majority of all nodes knows its term: with the last value that it
+/// proclaimed, which any majority has heard of.
+fn agreed_meta(same: &[LockState], majority: usize) -> BTreeMap<String, String> {
+    let Some(term) = agreed_term(same, majority) else {
+        return BTreeMap::new();
+    };
+    let of_term = same.iter().filter(|it| term_of(&it.meta) == Some(term));
+    let last = of_term.max_by_key(|found| version_of(&found.meta));
+    last.map(|found| found.meta.clone()).unwrap_or_default()
+}
+
 /// One of several equal states, which ends when the first of them does.
-fn majority_of(mut same: Vec<LockState>) -> Option<LockState> {
+fn majority_of(mut same: Vec<LockState>, majority: usize) -> Option<LockState> {
+    let is_candidate = same.first().is_some_and(|first| first.id.is_candidate());
+    let leader_meta = is_candidate.then(|| agreed_meta(&same, majority));
     same.sort_by_key(|found| {
         (
             found.meta.is_empty(),
@@ -117,6 +173,8 @@ fn majority_of(mut same: Vec<LockState>) -> Option<LockState> {
     Some(LockState {
         remaining,
         fence,
-        ..found
+        meta: leader_meta.unwrap_or(found.meta),
+        readers: found.readers,
+        id: found.id,
     })
 }

@@ -32,8 +32,8 @@ use crate::settings::RESPONSE_TIMEOUT_DEFAULT;
 use crate::store::redis::{PlaceAfter, RedisStore};
 use crate::store::{
     AcquireReply, Attempt, BoxFuture, CallerAcquire, Event, Failure, InFlight, InspectResult,
-    LeaseSpec, LockState, NeedsMessages, Record, RecordChange, RecordWritten, ReleaseReply,
-    RenewReply, Store, TurnReply, WatchReply,
+    LeaseSpec, LockState, NeedsMessages, Proclamation, Record, RecordChange, RecordWritten,
+    ReleaseReply, RenewReply, Store, TurnReply, WatchReply,
 };
 
 mod acquire;
@@ -486,6 +486,23 @@ impl Store for RedlockStore {
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<LockState>, Failure>> {
         Box::pin(inspect::inspect(&self.shared, name, limit))
+    }
+
+    fn observe<'a>(
+        &'a self,
+        client: ClientId,
+        name: &'a LockName,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Option<LockState>, Failure>> {
+        Box::pin(inspect::observe(&self.shared, client, name, limit))
+    }
+
+    fn proclaim<'a>(
+        &'a self,
+        proclamation: &'a Proclamation,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<WatchReply, Failure>> {
+        Box::pin(renew::proclaim(&self.shared, proclamation, limit))
     }
 
     fn inspect_all<'a>(

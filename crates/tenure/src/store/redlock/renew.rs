@@ -10,7 +10,8 @@ use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::store::{
-    Failure, InFlight, LeaseSpec, NotHeld, ReleaseReply, RenewReply, Store, WatchReply,
+    Failure, InFlight, LeaseSpec, NotHeld, Proclamation, ReleaseReply, RenewReply, Store,
+    WatchReply,
 };
 
 /// How long to wait for the remaining nodes when the others disagree.
@@ -243,10 +244,31 @@ pub(super) async fn watch(
     lease: &LeaseSpec,
     limit: Moment,
 ) -> Result<WatchReply, Failure> {
-    let mut replies = shared.send_to_all(|store| {
+    let replies = shared.send_to_all(|store| {
         let lease = lease.clone();
         async move { store.watch(&lease, limit).await }
     });
+    count_watches(shared, replies).await
+}
+
+/// Changes the value of a leader on all nodes; done when a majority has it.
+pub(super) async fn proclaim(
+    shared: &Arc<RedlockShared>,
+    proclamation: &Proclamation,
+    limit: Moment,
+) -> Result<WatchReply, Failure> {
+    let replies = shared.send_to_all(|store| {
+        let proclamation = proclamation.clone();
+        async move { store.proclaim(&proclamation, limit).await }
+    });
+    count_watches(shared, replies).await
+}
+
+/// Whether a majority has the lease. The nodes that reply later are not forgotten.
+async fn count_watches(
+    shared: &Arc<RedlockShared>,
+    mut replies: FanOut<Result<WatchReply, Failure>>,
+) -> Result<WatchReply, Failure> {
     let mut count = RenewCount::new(shared);
     count.sent_at = Some(shared.clock.now());
     while count.verdict().is_none() {
@@ -267,7 +289,7 @@ pub(super) async fn watch(
             Some((_, Err(failure))) => count.failed(failure),
         }
     }
-    // The others are watched as well.
+    // The others are watched, or hear the value, as well.
     shared.spawn(async move { while replies.next().await.is_some() {} });
     match count.verdict() {
         Some(Ok(_)) => Ok(WatchReply::Held),

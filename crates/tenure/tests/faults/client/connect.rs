@@ -51,11 +51,11 @@ impl Access {
     pub async fn connect(&self, manner: Option<&Manner>) -> tenure::Result<Locks> {
         if let [url] = &self.urls[..] {
             let tenure = with_manner!(self.builder(url), manner).connect().await?;
-            return Ok(tenure.locks().clone());
+            return Ok(tenure.as_locks().clone());
         }
         let builder = Redlock::builder(&self.urls).longest_ttl(self.longest_ttl);
         let redlock = with_manner!(builder, manner).connect().await?;
-        Ok(redlock.locks().clone())
+        Ok(redlock.as_locks().clone())
     }
 
     fn builder(&self, url: &str) -> Builder {
@@ -71,10 +71,10 @@ impl Access {
         if let [url] = &self.urls[..] {
             let builder = with_manner!(self.builder(url), manner);
             let tenure = blocking::Tenure::connect_with(builder)?;
-            return Ok(tenure.locks().clone());
+            return Ok(tenure.as_locks().clone());
         }
         let builder = Redlock::builder(&self.urls).longest_ttl(self.longest_ttl);
         let redlock = blocking::Redlock::connect_with(with_manner!(builder, manner))?;
-        Ok(redlock.locks().clone())
+        Ok(redlock.as_locks().clone())
     }
 }

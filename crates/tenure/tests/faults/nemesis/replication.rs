@@ -23,14 +23,13 @@ impl<'a> Cut<'a> {
     /// `None` if it is no replica any more: on a crowded machine a master may be taken for dead
     /// that nobody has touched.
     pub(super) fn between(replica: &'a RedisServer, master: &RedisServer) -> Option<Self> {
-        let password = replica.client().command(&["CONFIG", "GET", "masterauth"]);
+        let password = replica.run(&["CONFIG", "GET", "masterauth"]);
         let password = password.array()[1].text().to_owned();
         replica.set_config("masterauth", "not-the-password");
         let cut = Self { replica, password };
         // One that was just about to connect had shown the right password already: twice.
         let is_over = || {
-            let mut master = master.client();
-            master.command(&["CLIENT", "KILL", "TYPE", "replica"]);
+            master.run(&["CLIENT", "KILL", "TYPE", "replica"]);
             thread::sleep(HANDSHAKE);
             replica.master_link().as_deref() != Some("up")
         };
@@ -44,6 +43,6 @@ impl Drop for Cut<'_> {
     fn drop(&mut self) {
         self.replica.set_config("masterauth", &self.password);
         // Sentinel may have had the wrong one written down meanwhile.
-        self.replica.client().command(&["CONFIG", "REWRITE"]);
+        self.replica.run(&["CONFIG", "REWRITE"]);
     }
 }

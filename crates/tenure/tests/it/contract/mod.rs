@@ -1,6 +1,7 @@
 //! What every store promises. Each case is written once and runs on each store.
 
 mod acquire;
+mod election;
 mod fences;
 mod guards;
 mod hand_off;
@@ -9,6 +10,8 @@ mod lifecycle;
 mod living;
 mod owners;
 mod records;
+mod several;
+mod shared;
 mod timings;
 pub mod waiting;
 
@@ -17,8 +20,15 @@ use std::process::Command;
 
 /// Runs each case on every deployment: `contract! { case, case, ... }`. Cases after `queued:` are
 /// about the order of processes that wait, which a Redlock does not keep, and about kept leases,
-/// which it does not have.
+/// which it does not have. Cases after `native:` are about shared leases, which neither a Redlock nor
+/// Redisson's layout has.
 macro_rules! contract {
+    (native: $($case:ident),* $(,)?) => {
+        $crate::contract::contract!(@on memory: $($case,)*);
+        $crate::contract::contract!(@on redis: $($case,)*);
+        $crate::contract::contract!(@on sentinel: $($case,)*);
+        $crate::contract::contract!(@on cluster: $($case,)*);
+    };
     ($($case:ident),* $(,)? $(; queued: $($queued:ident),* $(,)?)?) => {
         $crate::contract::contract!(@on memory: $($case,)* $($($queued,)*)?);
         $crate::contract::contract!(@on redis: $($case,)* $($($queued,)*)?);
@@ -59,7 +69,10 @@ const DEPLOYMENTS: [&str; 10] = [
 
 /// The cases about the order of processes that wait, which a Redlock does not keep, and about kept
 /// leases, which it does not have.
-const QUEUED: [&str; 28] = [
+const QUEUED: [&str; 31] = [
+    "candidates_are_listed_in_order",
+    "a_leader_may_choose_its_successor",
+    "a_successor_that_is_gone_is_passed_over",
     "waiters_of_several_processes_take_turns",
     "a_dead_waiter_does_not_hold_up_the_others",
     "a_dead_waiter_costs_no_more_than_its_lease_would",
@@ -90,6 +103,11 @@ const QUEUED: [&str; 28] = [
     "listings_tell_what_is_kept",
 ];
 
+/// Whether the leases of a deployment cannot be shared.
+fn without_shared(deployment: &str) -> bool {
+    deployment.starts_with("redlock") || deployment == "redisson"
+}
+
 /// Asks this very program for its tests, so that a combination that is missing is noticed.
 #[test]
 fn every_case_runs_on_every_deployment() {
@@ -109,7 +127,8 @@ fn every_case_runs_on_every_deployment() {
     for ((part, case), on) in cases {
         let wanted = DEPLOYMENTS
             .into_iter()
-            .filter(|deployment| !QUEUED.contains(&case) || !deployment.starts_with("redlock"));
+            .filter(|deployment| !QUEUED.contains(&case) || !deployment.starts_with("redlock"))
+            .filter(|deployment| part != "shared" || !without_shared(deployment));
         let wanted: BTreeSet<&str> = wanted.collect();
         assert_eq!(on, wanted, "{part}::{case}");
     }

@@ -22,7 +22,7 @@ async fn h01_lost_reply_on_acquire_ends_in_one_grant() {
     let a = wire.client().await;
     wire.proxy.drop_replies();
     let replied = wire.proxy.counts().reply_bytes;
-    let acquiring = tokio::spawn(acquire(a.locks()));
+    let acquiring = tokio::spawn(acquire(a.as_locks()));
     assert!(wire.is_granted_soon("n"));
     let minted = wire.fence("n");
     let is_lost = wire
@@ -31,7 +31,7 @@ async fn h01_lost_reply_on_acquire_ends_in_one_grant() {
     assert!(is_lost, "the proxy did not get the reply");
     wire.proxy.stop_dropping();
     let guard = acquiring.await.unwrap();
-    assert_is_the_only_grant(&wire, a.locks(), &guard, minted);
+    assert_is_the_only_grant(&wire, a.as_locks(), &guard, minted);
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
     assert!(wire.is_clean_soon("n"));
 }
@@ -42,7 +42,7 @@ async fn h01_a_silent_connection_is_replaced_and_the_grant_found() {
     let wire = Wire::start();
     let a = wire.client().await;
     wire.proxy.drop_replies();
-    let acquiring = tokio::spawn(acquire(a.locks()));
+    let acquiring = tokio::spawn(acquire(a.as_locks()));
     assert!(wire.is_granted_soon("n"));
     let (minted, connections) = (wire.fence("n"), wire.proxy.counts().connections);
     let replaced = wire
@@ -51,7 +51,7 @@ async fn h01_a_silent_connection_is_replaced_and_the_grant_found() {
     assert!(replaced, "it still believes in a silent connection");
     wire.proxy.stop_dropping();
     let guard = acquiring.await.unwrap();
-    assert_is_the_only_grant(&wire, a.locks(), &guard, minted);
+    assert_is_the_only_grant(&wire, a.as_locks(), &guard, minted);
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
     assert!(wire.is_clean_soon("n"));
 }
@@ -63,7 +63,7 @@ async fn h01_a_try_that_lost_its_reply_is_not_busy() {
     wire.proxy.reset_after_request_with(b"EVALSHA");
     let guard = a.lock("n").try_acquire().await.unwrap();
     let guard = guard.expect("it was granted, and reported as busy");
-    assert_is_the_only_grant(&wire, a.locks(), &guard, wire.fence("n"));
+    assert_is_the_only_grant(&wire, a.as_locks(), &guard, wire.fence("n"));
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
     assert!(wire.is_clean_soon("n"));
 }
@@ -115,7 +115,7 @@ async fn h02_a_repeated_acquire_in_a_chain_counts_once() {
     wire.proxy.reset_after_request_with(b"EVALSHA");
     let outer = owner.lock("n").acquire().await.unwrap();
     let inner = owner.lock("n").acquire().await.unwrap();
-    assert_is_the_only_grant(&wire, a.locks(), &outer, Some(inner.fence().get()));
+    assert_is_the_only_grant(&wire, a.as_locks(), &outer, Some(inner.fence().get()));
     outer.release().await.unwrap();
     assert!(wire.holder("n").is_some(), "the inner guard still holds it");
     assert_eq!(inner.release().await.unwrap(), Released::WasHeld);
@@ -134,7 +134,7 @@ async fn h03_a_reset_after_execution_is_repeated_once() {
         let (a, name) = (wire.client().await, format!("round-{round}"));
         wire.proxy.reset_after_request_with(name.as_bytes());
         let guard = a.lock(&name).acquire().await.unwrap();
-        assert_is_the_only_grant(&wire, a.locks(), &guard, wire.fence(&name));
+        assert_is_the_only_grant(&wire, a.as_locks(), &guard, wire.fence(&name));
         assert_eq!(a.stats().unknown_outcomes, 1, "{name}");
         assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
         assert!(wire.is_clean_soon(&name), "{name}");
@@ -196,7 +196,7 @@ async fn h05_an_acquire_that_its_own_release_overtook_is_undone() {
     in_time(async || {
         let wire = Wire::start();
         let a = wire.client().await;
-        let acquiring = strand_acquire(&wire, a.locks());
+        let acquiring = strand_acquire(&wire, a.as_locks());
         wire.proxy.release_requests();
         // A second attempt on another connection is granted and released.
         let guard = acquiring.await.unwrap();
@@ -217,7 +217,7 @@ async fn h05_an_acquire_that_its_cancel_overtook_is_undone() {
     in_time(async || {
         let wire = Wire::start();
         let a = wire.client().await;
-        strand_acquire(&wire, a.locks()).abort();
+        strand_acquire(&wire, a.as_locks()).abort();
         wire.server.reset_stats();
         wire.proxy.release_requests();
         // The caller has gone: the lock is released, and once more by the clock.
@@ -260,7 +260,7 @@ async fn h05_a_late_acquire_is_undone_also_by_a_shutdown() {
     in_time(async || {
         let wire = Wire::start();
         let a = wire.client().await;
-        let acquiring = strand_acquire(&wire, a.locks());
+        let acquiring = strand_acquire(&wire, a.as_locks());
         wire.proxy.release_requests();
         let guard = acquiring.await.unwrap();
         let closing = tokio::spawn(async move { a.shutdown(ms(5_000)).await });
@@ -280,7 +280,7 @@ async fn h05_a_late_acquire_is_undone_also_by_a_shutdown() {
 async fn h05_a_successor_is_not_touched_by_a_late_acquire() {
     let wire = Wire::start();
     let (a, b) = (wire.client().await, wire.bystander().await);
-    let acquiring = strand_acquire(&wire, a.locks());
+    let acquiring = strand_acquire(&wire, a.as_locks());
     wire.proxy.release_requests();
     let guard = acquiring.await.unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
@@ -308,7 +308,7 @@ async fn h06_cancelled_anywhere_on_memory_it_leaves_the_lock_free() {
 async fn h06_cancelled_anywhere_on_redis_it_leaves_the_lock_free() {
     let wire = Wire::start();
     let (a, b) = (wire.bystander().await, wire.bystander().await);
-    cancel_at_random(a.locks(), b.locks(), rounds(1_000)).await;
+    cancel_at_random(a.as_locks(), b.as_locks(), rounds(1_000)).await;
     assert!(wire.is_clean_soon("n"), "a key or a place in the queue");
 }
 
@@ -318,7 +318,7 @@ async fn h06_cancelled_anywhere_on_a_slow_network_it_leaves_the_lock_free() {
     let (a, b) = (wire.client().await, wire.bystander().await);
     wire.proxy.delay_requests(ms(1));
     wire.proxy.delay_replies(ms(1));
-    cancel_at_random(a.locks(), b.locks(), rounds(200)).await;
+    cancel_at_random(a.as_locks(), b.as_locks(), rounds(200)).await;
     assert!(wire.is_clean_soon("n"), "a key or a place in the queue");
 }
 
@@ -364,7 +364,7 @@ async fn h07_a_repeated_release_never_touches_the_successor() {
     let (a, b) = (wire.client().await, wire.bystander().await);
     for round in 0..10 {
         let guard = a.lock("n").acquire().await.unwrap();
-        let waiting = tokio::spawn(acquire(b.locks()));
+        let waiting = tokio::spawn(acquire(b.as_locks()));
         assert!(soon(async || has_waiter(&wire, "n")).await, "{round}");
         wire.proxy.reset_after_request_with(b"EVALSHA");
         assert_eq!(guard.release().await.unwrap(), Released::Unknown);
@@ -405,7 +405,7 @@ async fn h08_released_at_a_waiters_limit_on_memory_no_grant_is_lost() {
 async fn h08_released_at_a_waiters_limit_on_redis_no_grant_is_lost() {
     let wire = Wire::start();
     let (a, b) = (wire.bystander().await, wire.bystander().await);
-    release_at_the_limit([a.locks(), b.locks()]).await;
+    release_at_the_limit([a.as_locks(), b.as_locks()]).await;
     for lane in 0..LANES {
         assert!(wire.is_clean_soon(&lane_name(lane)), "lane {lane}");
     }

@@ -33,15 +33,15 @@ impl StageBuilder {
 
     pub async fn connect(self) -> Result<Locks> {
         Ok(match self {
-            Self::Tenure(builder) => builder.connect().await?.locks().clone(),
-            Self::Redlock(builder) => builder.connect().await?.locks().clone(),
+            Self::Tenure(builder) => builder.connect().await?.as_locks().clone(),
+            Self::Redlock(builder) => builder.connect().await?.as_locks().clone(),
         })
     }
 
     pub fn connect_blocking(self) -> Result<blocking::Locks> {
         Ok(match self {
-            Self::Tenure(builder) => blocking::Tenure::connect_with(builder)?.locks().clone(),
-            Self::Redlock(builder) => blocking::Redlock::connect_with(builder)?.locks().clone(),
+            Self::Tenure(builder) => blocking::Tenure::connect_with(builder)?.as_locks().clone(),
+            Self::Redlock(builder) => blocking::Redlock::connect_with(builder)?.as_locks().clone(),
         })
     }
 

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, mpsc};
 pub(super) use self::redirect::Route;
 use self::redirect_reply::NodeAddress;
 pub(super) use self::redirect_reply::Redirect;
-use self::slot::Slot;
+pub(super) use self::slot::Slot;
 use self::slot_map::SlotMap;
 use super::channels::Channels;
 use super::node::Node;

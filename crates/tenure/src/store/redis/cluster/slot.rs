@@ -28,6 +28,10 @@ impl Slot {
         tag.unwrap_or(0)
     }
 
+    pub(in crate::store::redis) fn number(self) -> u16 {
+        self.0
+    }
+
     pub(super) fn index(self) -> usize {
         usize::from(self.0)
     }

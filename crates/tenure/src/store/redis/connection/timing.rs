@@ -93,13 +93,14 @@ static SCRIPTS: LazyLock<HashMap<&'static [u8], Call>> = LazyLock::new(|| {
 });
 
 fn call_of_file(file: &str) -> Call {
-    match file {
-        "acquire.lua" => Call::Acquire,
+    match file.strip_prefix("shared_").unwrap_or(file) {
+        "acquire.lua" | "acquire_several.lua" => Call::Acquire,
         "release.lua" | "release_all.lua" => Call::Release,
         "turn.lua" => Call::Turn,
         "renew.lua" | "renew_all.lua" => Call::Renew,
         "adopt.lua" => Call::Adopt,
         "look.lua" => Call::Look,
+        "proclaim.lua" => Call::Proclaim,
         "record.lua" => Call::Record,
         "clients.lua" => Call::Clients,
         "reign.lua" => Call::Reign,
@@ -121,7 +122,8 @@ mod tests {
         for (file, script) in script::all(&script::NATIVE) {
             for (word, text) in [("EVALSHA", script.hash()), ("EVAL", script.code())] {
                 let call = call_of(cmd(word).arg(text).arg(1).arg("n"));
-                let file = file.replace("_all", "");
+                let file = file.replace("_all", "").replace("_several", "");
+                let file = file.replace("shared_", "");
                 assert_eq!(format!("{call}.lua"), file, "{word}");
             }
         }

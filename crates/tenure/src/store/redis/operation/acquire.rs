@@ -3,11 +3,31 @@
 use super::description::{Operation, Rejection, ScriptReply, ServerContext};
 use super::reply::{fence, not_a_lock, number, time_left};
 use crate::lease::LeaseId;
+use crate::mode::Mode;
 use crate::name::LockName;
 use crate::store::redis::script_call::ScriptCall;
 use crate::store::{AcquireReply, Attempt, Busy, Failure};
 
 pub(in crate::store::redis) struct Acquire<'a>(pub(in crate::store::redis) &'a Attempt);
+
+impl Acquire<'_> {
+    /// The lock is shared with other readers, so the script needs all keys.
+    fn call_to_share(&self, at: &ServerContext) -> ScriptCall<'static> {
+        let Attempt { held, queue, .. } = self.0;
+        let name = &held.name;
+        ScriptCall::new(&at.scripts().shared.acquire)
+            .key(name.as_str())
+            .keys(at.counter_keys(name))
+            .keys(name.queue_keys())
+            .key(name.neighbour("readers"))
+            .arg(&held.id)
+            .arg(held.ttl.as_millis())
+            .arg(at.latest_us)
+            .arg(1)
+            .arg(if *queue { "queue" } else { "" })
+            .arg(&at.primary)
+    }
+}
 
 impl Operation for Acquire<'_> {
     type Reply = AcquireReply;
@@ -33,7 +53,10 @@ impl Operation for Acquire<'_> {
             queue,
         } = self.0;
         let name = &held.name;
-        let mut call = ScriptCall::new(&at.scripts(held.mode).acquire)
+        if held.mode == Mode::Shared {
+            return self.call_to_share(at);
+        }
+        let mut call = ScriptCall::new(&at.scripts().exclusive.acquire)
             .key(name.as_str())
             .keys(at.counter_keys(name))
             .arg(&held.id)

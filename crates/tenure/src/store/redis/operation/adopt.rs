@@ -3,6 +3,7 @@
 use super::description::{Operation, Rejection, ScriptReply, ServerContext};
 use super::reply::{not_held, number};
 use crate::lease::LeaseId;
+use crate::mode::Mode;
 use crate::name::LockName;
 use crate::store::redis::script_call::ScriptCall;
 use crate::store::redis::value::Value;
@@ -30,10 +31,14 @@ impl Operation for Adopt<'_> {
     }
 
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
-        let name = self.name();
-        ScriptCall::new(&at.scripts(self.lease.mode).adopt)
+        let (name, mode) = (self.name(), self.lease.mode);
+        let beside = match mode {
+            Mode::Exclusive => "meta",
+            Mode::Shared => "readers",
+        };
+        ScriptCall::new(&at.scripts().of(mode).adopt)
             .key(name.as_str())
-            .key(name.neighbour("meta"))
+            .key(name.neighbour(beside))
             .arg(self.from)
             .arg(&self.lease.id)
             .arg(self.lease.ttl.as_millis())

@@ -1,7 +1,6 @@
 //! The description of an operation: what it sends to a server, and what the reply means.
 
 use crate::layout::Layout;
-use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::Failure;
@@ -70,8 +69,8 @@ pub(in crate::store::redis) enum Rejection {
 }
 
 impl ServerContext {
-    pub(super) fn scripts(&self, mode: Mode) -> &'static LockScripts {
-        self.layout.scripts(mode, self.sharded)
+    pub(super) fn scripts(&self) -> &'static LockScripts {
+        self.layout.scripts(self.sharded)
     }
 
     /// The counter that mints fences for a lock, and the lock's own.

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::description::{Operation, Rejection, ScriptReply, ServerContext};
-use super::reply::{fence, not_a_lock, pairs, time_left};
+use super::reply::{fence, not_a_lock, number, pairs, time_left};
 use crate::lease::LeaseId;
-use crate::mode::Mode;
 use crate::name::LockName;
 use crate::store::redis::script_call::ScriptCall;
 use crate::store::redis::value::Value;
-use crate::store::{Failure, LockState};
+use crate::store::{Failure, LockState, READERS_SHOWN, Readers};
 
 pub(in crate::store::redis) struct Inspect<'a>(pub(in crate::store::redis) &'a LockName);
 
@@ -21,11 +20,13 @@ impl Operation for Inspect<'_> {
     }
 
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
-        ScriptCall::new(&at.scripts(Mode::Exclusive).look)
+        ScriptCall::new(&at.scripts().look)
             .key(self.0.as_str())
             .key(at.layout.counter_key(self.0))
             .key(self.0.neighbour("meta"))
             .key(at.layout.fence_key(self.0))
+            .key(self.0.neighbour("readers"))
+            .arg(READERS_SHOWN)
     }
 
     fn read(&self, reply: &ScriptReply) -> Result<Result<Option<LockState>, Rejection>, Failure> {
@@ -45,9 +46,25 @@ impl Operation for Inspect<'_> {
         }
         Ok(Ok(Some(LockState {
             remaining: time_left(part(2)),
-            fence: fence(part(3)).filter(|_| id.is_tenure()),
+            fence: id.phase().or(fence(part(3)).filter(|_| id.is_tenure())),
             meta,
+            readers: readers(part(5)),
             id,
         })))
+    }
+}
+
+/// How many readers share a lock, then the ids of some.
+fn readers(reply: &Value) -> Readers {
+    let Some((count, shown)) = reply.as_array().and_then(<[_]>::split_first) else {
+        return Readers::default();
+    };
+    Readers {
+        count: number(count).unwrap_or_default(),
+        shown: shown
+            .iter()
+            .filter_map(Value::lossy)
+            .map(LeaseId::new)
+            .collect(),
     }
 }

@@ -4,10 +4,12 @@
 //! batch, from the engine or from a caller's own task.
 
 pub(super) use self::acquire::Acquire;
+pub(super) use self::acquire_several::AcquireSeveral;
 pub(super) use self::adopt::Adopt;
 pub(super) use self::description::{Operation, Rejection, ScriptReply, ServerContext};
 pub(super) use self::heartbeat::Heartbeat;
 pub(super) use self::inspect::Inspect;
+pub(super) use self::proclaim::Proclaim;
 pub(super) use self::release::Release;
 pub(super) use self::release_vote::ReleaseVote;
 pub(super) use self::renew::Renew;
@@ -18,10 +20,12 @@ pub(super) use self::vote::RequestVote;
 pub(super) use self::waiters::Waiters;
 
 mod acquire;
+mod acquire_several;
 mod adopt;
 mod description;
 mod heartbeat;
 mod inspect;
+mod proclaim;
 mod release;
 mod release_vote;
 mod renew;

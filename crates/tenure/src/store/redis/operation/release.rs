@@ -4,6 +4,7 @@ use super::description::{Operation, Rejection, ScriptReply, ServerContext};
 use super::reply::released;
 use crate::layout::Layout;
 use crate::lease::LeaseId;
+use crate::mode::Mode;
 use crate::name::LockName;
 use crate::store::redis::layout::redisson_channel;
 use crate::store::redis::script_call::ScriptCall;
@@ -16,6 +17,8 @@ pub(in crate::store::redis) struct Release<'a> {
     pub(in crate::store::redis) dequeue: Option<&'a LeaseId>,
     /// Whether the reply reaches the client of this lease, and so its waiters.
     pub(in crate::store::redis) is_heard: bool,
+    /// The waiter to offer the lock to, instead of the first.
+    pub(in crate::store::redis) to: Option<&'a LeaseId>,
 }
 
 impl<'a> Release<'a> {
@@ -25,7 +28,19 @@ impl<'a> Release<'a> {
             lease,
             dequeue: None,
             is_heard: false,
+            to: None,
         }
+    }
+
+    fn call_of_reader(&self, at: &ServerContext) -> ScriptCall<'static> {
+        let (lease, name) = (self.lease, &self.lease.name);
+        ScriptCall::new(&at.scripts().shared.release)
+            .key(name.as_str())
+            .keys(name.queue_keys())
+            .keys(at.counter_keys(name))
+            .key(name.neighbour("readers"))
+            .arg(&lease.id)
+            .arg(self.dequeue.map_or("", LeaseId::as_str))
     }
 }
 
@@ -39,7 +54,10 @@ impl Operation for Release<'_> {
     /// Most releases need five keys and one argument.
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
         let (lease, name) = (self.lease, self.name());
-        let mut call = ScriptCall::new(&at.scripts(lease.mode).release)
+        if lease.mode == Mode::Shared {
+            return self.call_of_reader(at);
+        }
+        let mut call = ScriptCall::new(&at.scripts().exclusive.release)
             .key(name.as_str())
             .keys(name.queue_keys())
             .arg(&lease.id);
@@ -56,15 +74,18 @@ impl Operation for Release<'_> {
             call = call.arg(if foreign { "foreign" } else { "" });
         }
         let must_offer = is_native && !self.is_heard;
-        if self.dequeue.is_some() || lease.last_fence.is_some() || must_offer {
+        let names = self.to.is_some();
+        if self.dequeue.is_some() || lease.last_fence.is_some() || must_offer || names {
             let last_fence = lease.last_fence.map(|fence| fence.get().to_string());
             call = call.arg(self.dequeue.map_or("", LeaseId::as_str));
             call = call.arg(last_fence.unwrap_or_default());
         }
         if must_offer {
             call = call.arg("offer");
+        } else if names && is_native {
+            call = call.arg("");
         }
-        call
+        call.args(self.to.map(LeaseId::to_string))
     }
 
     fn read(&self, reply: &ScriptReply) -> Result<Result<ReleaseReply, Rejection>, Failure> {

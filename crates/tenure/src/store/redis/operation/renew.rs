@@ -2,6 +2,7 @@
 
 use super::description::{Operation, Rejection, ScriptReply, ServerContext};
 use super::reply::not_held;
+use crate::mode::Mode;
 use crate::name::LockName;
 use crate::store::redis::script_call::ScriptCall;
 use crate::store::redis::value::Value;
@@ -30,9 +31,13 @@ impl Operation for Renew<'_> {
 
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
         let (lease, name) = (self.lease, self.name());
-        ScriptCall::new(&at.scripts(lease.mode).renew)
+        let beside = match lease.mode {
+            Mode::Exclusive => lease.has_meta.then(|| name.neighbour("meta")),
+            Mode::Shared => Some(name.neighbour("readers")),
+        };
+        ScriptCall::new(&at.scripts().of(lease.mode).renew)
             .key(name.as_str())
-            .keys(lease.has_meta.then(|| name.neighbour("meta")))
+            .keys(beside)
             .arg(&lease.id)
             .arg(lease.ttl.as_millis())
             .arg(u8::from(self.tracked))

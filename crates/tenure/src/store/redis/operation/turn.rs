@@ -32,7 +32,7 @@ impl Operation for Turn<'_> {
         let (lease, name) = (self.lease, self.name());
         let last_fence = lease.last_fence.map(|fence| fence.get().to_string());
         let channel = (at.layout == Layout::Redisson).then(|| redisson_channel(name));
-        ScriptCall::new(&at.scripts(lease.mode).turn)
+        ScriptCall::new(&at.scripts().turn)
             .key(name.as_str())
             .keys(at.counter_keys(name))
             .keys(name.queue_keys())

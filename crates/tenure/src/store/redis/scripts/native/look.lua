@@ -1,9 +1,12 @@
 #!lua flags=no-writes,allow-oom,allow-stale
 -- look.lua: read who holds a lock.
 --
--- KEYS  1 lock   2 fence counter   3 metadata   4 fence stored by a Redlock node
+-- KEYS  1 lock   2 fence counter   3 metadata   4 fence stored by a Redlock node   5 readers
+-- ARGV  1 how many readers to show at most
 -- Reply {'free'}
 --       {'held', lease id, ms left, last fence or nil, {field, value, ...}}
+--       {'held', `tenure:shared:` and fence, ms left, last fence or nil, {}, {number of readers,
+--       lease id, ...}}   readers share the lock; shown are those whose leases end last
 --       {'type', type}   the key is not a string
 
 --@include native/last_fence.lua
@@ -16,6 +19,17 @@ if type(found) == 'table' then
 end
 if not found then
   return {'free'}
+end
+if string.sub(found, 1, 14) == 'tenure:shared:' then
+  local clock = redis.call('TIME')
+  local now = string.format('(%.0f', clock[1] * 1000000 + clock[2])
+  local readers = redis.pcall('ZREVRANGEBYSCORE', KEYS[5], '+inf', now, 'LIMIT', 0, ARGV[1])
+  local count = redis.pcall('ZCOUNT', KEYS[5], now, '+inf')
+  if readers.err or #readers == 0 then
+    return {'free'} -- the last lease has just ended
+  end
+  table.insert(readers, 1, count)
+  return {'held', found, redis.call('PTTL', KEYS[1]), last_fence(KEYS[2], KEYS[4]), {}, readers}
 end
 local meta = redis.pcall('HGETALL', KEYS[3])
 return {

@@ -7,7 +7,7 @@
 -- costs only the offer. The offer lasts two seconds, but no longer than the waiter's own lease
 -- would: its ttl is the last part of its id.
 --
--- A waiter whose number begins with `00` can also take the lock without acquire.lua. A waiter of the
+-- A waiter whose number begins with two zeros, not three, can also take the lock without acquire.lua. A waiter of the
 -- same client gets its whole lease, and learns that from the reply. Any other one is told in the
 -- message what it may rely on until it has renewed: a fence, the server's clock when the offer was
 -- written, and when the offer ends at the earliest, both in us.
@@ -24,7 +24,7 @@ local function mint(KEYS)
   return fence
 end
 local told
-if counter and string.find(waiter, '^tenure:%x+:00') then
+if counter and string.find(waiter, '^tenure:%x+:00[^0]') then
   local is_minted, fence = pcall(mint, {KEYS[1], counter, own_counter})
   told = is_minted and type(fence) == 'number' and fence
 end

@@ -6,7 +6,8 @@
 -- ARGV  1 lease id   [2 lease id of a waiter that leaves the queue as well, or ``]
 --       [3 the last fence used under this lease, or ``]
 --       [4 `offer` to only offer it also to a waiter of the same client, which this reply does not
---       reach]
+--       reach, or ``]
+--       [5 lease id of the waiter to offer it to, if that one lives]
 -- Reply 1                      it was held and is now free
 --       {1, lease id}          it was held and is now offered to this waiter
 --       {2, lease id, fence}   it was held, and is now held by this waiter of the same client, for its
@@ -27,8 +28,12 @@ if found ~= ARGV[1] then
     end
     found = false
   end
-  redis.pcall('ZREM', KEYS[2], ARGV[1])
+  local has_left = redis.pcall('ZREM', KEYS[2], ARGV[1]) == 1
   redis.pcall('ZREM', KEYS[3], ARGV[1])
+  if has_left and found and string.sub(found, 1, 14) == 'tenure:shared:' then
+    -- Perhaps readers waited only for this waiter: they ask again.
+    redis.pcall('PUBLISH', 'tenure:wake' .. string.sub(KEYS[2], 13), found)
+  end
   return {0, found}
 end
 
@@ -49,6 +54,10 @@ local queue, alive = KEYS[2], KEYS[3]
 local waiter = redis.pcall('ZRANGE', queue, 0, 0)[1]
 if waiter then
 --@include living.lua
+end
+if waiter and ARGV[5] then
+  local named = ARGV[5]
+--@include named.lua
 end
 if not waiter then
   redis.call('DEL', KEYS[1])

@@ -7,7 +7,8 @@
 --       4 number of fences to reserve
 --       [5 `queue` to join the queue if the lock is busy, or ``]
 --       [6 the only primary that may grant, by its run id and replication id, or `` for any]
---       [7.. metadata: field, value, field, value ...]
+--       [7.. metadata: field, value, field, value ...; `tenure:since` and `tenure:term`, if given,
+--       come first and without values]
 -- Reply fence                          the lock is held by this lease for ttl ms from now, with this
 --                                      fence and the reserved ones after it
 --       {'busy', lease id, ms left}    another lease holds it; -1 ms left means no expiry
@@ -78,6 +79,13 @@ if ends ~= 1 then
   return ends
 end
 
+if not was_free then
+--@include known_term.lua
+  if known_term then
+    redis.call('PEXPIRE', KEYS[6], ARGV[2])
+    return known_term
+  end
+end
 --@include redisson/fence.lua
 if not fence then
   if was_free then
@@ -93,8 +101,7 @@ if ARGV[5] == 'queue' then
   end
 end
 if KEYS[6] then
-  redis.call('DEL', KEYS[6])
-  redis.call('HSET', KEYS[6], 'lease', lease, unpack(ARGV, 7))
-  redis.call('PEXPIRE', KEYS[6], ARGV[2])
+  local meta, meta_lease, meta_ttl, fields_at, term = KEYS[6], ARGV[1], ARGV[2], 7, fence
+--@include term.lua
 end
 return fence

@@ -7,6 +7,7 @@
 --       [3 `foreign` if the lease is not Tenure's, or ``]
 --       [4 lease id of a waiter that leaves the queue as well, or ``]
 --       [5 the last fence used under this lease, or ``]
+--       [6 lease id of the waiter to offer it to, if that one lives]
 -- Reply 1               it was held and is now free
 --       {1, lease id}   it was held and is now offered to this waiter
 --       {0, lease id}   it was not held; the current holder, or nil. The waiter left the queue
@@ -44,6 +45,10 @@ if was_held == 1 then
   end
   if waiter then
 --@include living.lua
+  end
+  if waiter and ARGV[6] then
+    local named = ARGV[6]
+--@include named.lua
   end
   if waiter then
     -- Our waiters subscribe to both channels, Redisson's to one. If denied, assume some wait.

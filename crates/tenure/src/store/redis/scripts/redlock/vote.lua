@@ -6,7 +6,7 @@
 --       4 first fence of the block   5 number of fences
 --       6 how far below this node's clock a block may begin, in us   7 how far above it may end
 --       8 `always` if that applies in any case, or `` if only when no fence is stored
---       [9.. metadata: field, value, field, value ...]
+--       [9.. metadata: field, value, field, value ..., as for acquire.lua]
 -- Reply 1                                vote given: the lock belongs to this lease for ttl ms
 --       {'busy', lease id, ms left, floor}   another lease has it; -1 ms left means no expiry
 --       {'stale', floor}                 the block must be above this

@@ -35,9 +35,8 @@ local function vote_for_one(meta_at, fields_at)
   local reply = cast_vote(KEYS[1], KEYS[2], ARGV[1], ttl, first, first + fences - 1, stored, now,
     below, above, ARGV[8] == 'always')
   if reply == 1 and meta then
-    redis.call('DEL', meta)
-    redis.call('HSET', meta, 'lease', ARGV[1], unpack(ARGV, fields_at))
-    redis.call('PEXPIRE', meta, ttl)
+    local meta_lease, meta_ttl, term = ARGV[1], ttl, first
+--@include term.lua
   end
   return reply
 end

@@ -4,7 +4,7 @@
 --
 -- KEYS  1 lock   2 fence   3 waiters   [4 metadata]   [the last one: longest ttl, as in vote.lua]
 -- ARGV  1..8 as in vote.lua   9 place among the waiters: lower ones come first
---       [10.. metadata: field, value, field, value ...]
+--       [10.. metadata: field, value, field, value ..., as for acquire.lua]
 -- Reply as vote.lua, but
 --       {'busy', lease id, ms left, floor, waiters ahead}   without the last if there is no list
 --

@@ -1,0 +1,142 @@
+//! Shared leases beside other libraries, other deployments, and what they cost the server.
+
+use tenure::{ErrorKind, Layout, Mode, Redlock, Tenure};
+use tenure_testkit::{RedisServer, RedlockNodes};
+
+use crate::lua::{SHARED_ACQUIRE, SHARED_ADOPT, SHARED_RENEW, check_bad_numbers};
+use crate::stage::{ms, soon};
+
+const LATEST: &str = "9000000000000000";
+
+#[tokio::test]
+async fn other_libraries_and_readers_exclude_each_other() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    let tenure = Tenure::connect(server.url()).await.unwrap();
+    let reader = tenure.lock("n").shared();
+    let guard = reader.acquire().await.unwrap();
+    let mut set = || redis.command(&["SET", "n", "theirs", "NX", "PX", "60000"]);
+    assert!(set().is_nil(), "beside a reader");
+    guard.release().await.unwrap();
+    assert!(!set().is_nil());
+    assert!(reader.try_acquire().await.unwrap().is_none());
+    server.client().command(&["DEL", "n"]);
+    assert!(reader.try_acquire().await.unwrap().is_some());
+}
+
+/// A client that knows nothing of readers offers the lock to a waiting one as to anybody.
+#[tokio::test]
+async fn an_offer_to_a_reader_alone_becomes_shared() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    let (a, b) = (
+        Tenure::connect(server.url()).await.unwrap(),
+        Tenure::connect(server.url()).await.unwrap(),
+    );
+    redis.command(&["SET", "n", "theirs", "PX", "60000"]);
+    let wait = |tenure: &Tenure| {
+        let reader = tenure.lock("n").shared();
+        tokio::spawn(async move { reader.acquire().await.unwrap() })
+    };
+    let (one, two) = (wait(&a), wait(&b));
+    let mut queue = server.client();
+    let both = async || queue.command(&["ZCARD", "tenure:queue:{n}"]).int() == 2;
+    assert!(soon(both).await);
+    let first = redis.command(&["ZPOPMIN", "tenure:queue:{n}"]);
+    let first = first.array()[0].text().to_owned();
+    redis.command(&["SET", "n", &first, "PX", "2000"]);
+    redis.command(&["PUBLISH", "tenure:wake:{n}", &first]);
+    let (one, two) = (one.await.unwrap(), two.await.unwrap());
+    assert_eq!(one.fence(), two.fence());
+    assert_eq!((one.mode(), two.mode()), (Mode::Shared, Mode::Shared));
+    let value = redis.command(&["GET", "n"]);
+    assert_eq!(value.text(), format!("tenure:shared:{}", one.fence()));
+}
+
+/// Every reader after the first joins its lease.
+#[tokio::test]
+async fn readers_of_one_process_cost_the_server_nothing() {
+    let server = RedisServer::start();
+    let tenure = Tenure::builder(server.url()).hand_off_time(ms(60_000));
+    let tenure = tenure.connect().await.unwrap();
+    let reader = tenure.lock("n").shared();
+    let first = reader.acquire().await.unwrap();
+    server.reset_stats();
+    for _ in 0..100 {
+        let guard = reader.acquire().await.unwrap();
+        guard.release().await.unwrap();
+    }
+    assert_eq!(server.command_calls("evalsha"), 0);
+    drop(first);
+}
+
+#[tokio::test]
+async fn a_reader_asks_once_and_releases_once() {
+    let server = RedisServer::start();
+    let tenure = Tenure::connect(server.url()).await.unwrap();
+    let reader = tenure.lock("n").shared();
+    reader.acquire().await.unwrap().release().await.unwrap();
+    server.reset_stats();
+    for _ in 0..10 {
+        let guard = reader.acquire().await.unwrap();
+        guard.release().await.unwrap();
+    }
+    assert_eq!(server.command_calls("evalsha"), 20);
+    assert_eq!(server.command_calls("publish"), 0);
+}
+
+#[tokio::test]
+async fn where_locks_cannot_be_shared_it_is_refused_and_nothing_is_sent() {
+    let server = RedisServer::start();
+    let java = Tenure::builder(server.url()).layout(Layout::Redisson);
+    let java = java.connect().await.unwrap();
+    let nodes = RedlockNodes::builder().nodes(3).start();
+    let redlock = Redlock::connect(nodes.urls()).await.unwrap();
+    for locks in [java.as_locks(), redlock.as_locks()] {
+        let refused = locks.lock("n").shared().acquire().await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidSetting);
+        assert!(refused.to_string().contains("shared"), "{refused}");
+        assert!(!locks.lock("n").is_locked().await.unwrap());
+    }
+    let native = Tenure::connect(server.url()).await.unwrap();
+    let with_meta = native.lock("n").shared().meta("a", "b");
+    let refused = with_meta.acquire().await.unwrap_err();
+    assert!(refused.to_string().contains("metadata"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_named() {
+    let server = RedisServer::start();
+    let tenure = Tenure::connect(server.url()).await.unwrap();
+    server.client().command(&["HSET", "n", "a", "1"]);
+    let refused = tenure.lock("n").shared().acquire().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotALock);
+    // A set of readers that is something else blocks nobody for good.
+    server.client().command(&["DEL", "n"]);
+    server.client().command(&["SET", "tenure:readers:{n}", "x"]);
+    let guard = tenure.lock("n").shared().acquire().await.unwrap();
+    guard.release().await.unwrap();
+}
+
+/// Redis does not roll back, so a script checks its numbers first.
+#[test]
+fn h22_scripts_of_readers_check_every_number_before_they_write() {
+    let keys = [
+        "n",
+        "tenure:fences",
+        "tenure:fences:{n}",
+        "tenure:queue:{n}",
+        "tenure:alive:{n}",
+        "tenure:readers:{n}",
+    ];
+    let free = ["SET", "other", "1"];
+    let acquire = ["me", "30000", LATEST, "1", "queue", ""];
+    check_bad_numbers(SHARED_ACQUIRE, &keys, &acquire, &[1, 2], &free);
+    let (keys, shared) = (
+        ["n", "tenure:readers:{n}"],
+        ["SET", "n", "tenure:shared:7", "PX", "60000"],
+    );
+    check_bad_numbers(SHARED_RENEW, &keys, &["me", "1000", "0"], &[1], &shared);
+    let adopt = ["old", "new", "1000", LATEST, ""];
+    check_bad_numbers(SHARED_ADOPT, &keys, &adopt, &[2, 3], &shared);
+}
