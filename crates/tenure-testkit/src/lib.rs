@@ -41,6 +41,8 @@
 //! - [`ClockShim`]: the wall clock of a process, set forward or back or made to run fast or slow.
 //! - [`ClientProcess`]: a client program that is paused and killed.
 //!
+//! A [`test`](macro@test) that failed while the machine stalled is repeated.
+//!
 //! To inspect them: [`RespClient`], a small blocking client, and [`eventually`]. As another library:
 //! [`Redisson`], which uses locks like a Java process with Redisson.
 //!
@@ -103,6 +105,7 @@ mod seed;
 mod sentinels;
 mod server;
 mod spawn;
+mod stall;
 mod tls;
 mod wait;
 
@@ -120,5 +123,7 @@ pub use resp::{Message, Reply, RespClient};
 pub use seed::Seed;
 pub use sentinels::{Sentinels, SentinelsBuilder};
 pub use server::{BusyScript, ClientKind, Fsync, RedisServer, ServerBuilder};
+pub use stall::despite_stalls;
+pub use tenure_testkit_macros::test;
 pub use tls::TlsFiles;
 pub use wait::eventually;

@@ -62,7 +62,7 @@ fn is_complete(report: &Value) {
     assert!((0.0..=1.0).contains(&jain), "{report}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn all_parts_are_measured_and_nothing_is_left() {
     let server = RedisServer::start();
     let report = measure(&[server.url()], &[]);
@@ -78,7 +78,7 @@ fn all_parts_are_measured_and_nothing_is_left() {
     leaves_nothing(&server);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn others_are_noticed() {
     let server = RedisServer::start();
     let _other = server.client();
@@ -92,7 +92,7 @@ fn others_are_noticed() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn clusters_and_redlocks_are_measured() {
     let nodes = Cluster::builder().masters(3).replicas(0);
     let cluster = nodes.steady().start();
@@ -103,7 +103,7 @@ fn clusters_and_redlocks_are_measured() {
     nodes.nodes().iter().for_each(leaves_nothing);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn people_get_a_table() {
     let server = RedisServer::start();
     let ended = run(tenure(&["bench", "--url", &server.url()]).args(SHORT));
@@ -158,7 +158,7 @@ fn end(mut child: Child) -> (String, String, Option<i32>) {
     (told, complained, child.wait().unwrap().code())
 }
 
-#[test]
+#[tenure_testkit::test]
 fn an_interrupted_run_shows_what_it_has_and_leaves_nothing() {
     let server = RedisServer::start();
     let child = begin(&server);
@@ -172,7 +172,7 @@ fn an_interrupted_run_shows_what_it_has_and_leaves_nothing() {
     leaves_nothing(&server);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_server_that_dies_meanwhile_ends_it_before_long() {
     let server = RedisServer::start();
     let child = begin(&server);
@@ -187,7 +187,7 @@ fn a_server_that_dies_meanwhile_ends_it_before_long() {
     assert!(begun.elapsed() < Duration::from_secs(40), "{complained}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_server_that_is_gone_ends_with_69() {
     let server = RedisServer::start();
     server.kill();
@@ -198,7 +198,7 @@ fn a_server_that_is_gone_ends_with_69() {
     ended.ended_with(78);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn numbers_have_their_limits() {
     for arguments in [
         ["--clients", "0"],

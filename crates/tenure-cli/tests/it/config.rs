@@ -53,7 +53,7 @@ fn uses(command: &mut Command, source: &str) {
     ended.complains(&format!("`http://{source}/`"));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn options_go_before_the_environment_before_the_file_before_redis_url() {
     let files = Files::new();
     let config = files.write("t.toml", &format!("url = \"{}\"", of("file")));
@@ -74,14 +74,14 @@ fn options_go_before_the_environment_before_the_file_before_redis_url() {
 }
 
 /// An unset variable in a script must not lead to another server.
-#[test]
+#[tenure_testkit::test]
 fn an_option_that_is_empty_is_refused() {
     let ended = run(&mut Files::new().looks(&["--url", ""]));
     ended.ended_with(64);
     ended.complains("tenure: empty URL (is a variable unset?)");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_password_file_that_cannot_be_read_is_told() {
     let files = Files::new();
     let ended = run(&mut files.looks(&["--password-file", "/nonexistent"]));
@@ -89,7 +89,7 @@ fn a_password_file_that_cannot_be_read_is_told() {
     ended.complains("cannot read the password file `/nonexistent`: No such file");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_file_is_that_of_the_option_the_variable_or_the_user() {
     let files = Files::new();
     let option = files.write("option.toml", &format!("url = \"{}\"", of("option")));
@@ -115,7 +115,7 @@ fn the_file_is_that_of_the_option_the_variable_or_the_user() {
     uses(command.env_remove("XDG_CONFIG_HOME"), "home");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_ledger_comes_from_option_variable_or_file() {
     let files = Files::new();
     let config = files.write(
@@ -143,7 +143,7 @@ fn the_ledger_comes_from_option_variable_or_file() {
     ended.complains("tenure: no ledger given: use --ledger, TENURE_LEDGER or `ledger`");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_bad_file_is_told_by_its_line_and_never_by_what_it_holds() {
     let files = Files::new();
     let config = files.write("t.toml", "client_name = \"a\"\npasword = \"secret\"\n");
@@ -156,7 +156,7 @@ fn a_bad_file_is_told_by_its_line_and_never_by_what_it_holds() {
     ended.keeps("secret");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_file_that_cannot_be_read_is_told() {
     let files = Files::new();
     let missing = files.path("missing.toml");
@@ -184,7 +184,7 @@ fn with_password(give: impl FnOnce(&Files, &RedisServer, &mut Command)) -> Ended
     ended
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_password_comes_from_a_file_a_variable_or_a_url() {
     let ways: [fn(&Files, &RedisServer, &mut Command); 6] = [
         |files, _, command| {
@@ -221,7 +221,7 @@ fn a_password_comes_from_a_file_a_variable_or_a_url() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_password_that_is_missing_or_wrong_is_told_without_it() {
     let ended = with_password(|_, _, _| {});
     ended.ended_with(77);
@@ -235,7 +235,7 @@ fn a_password_that_is_missing_or_wrong_is_told_without_it() {
 }
 
 /// Some programs read it as a password. It is a user, and the error says so.
-#[test]
+#[tenure_testkit::test]
 fn what_stands_alone_before_the_host_is_a_user() {
     let ended = with_password(|_, server, command| {
         command.env("TENURE_URL", format!("redis://s3cr3t@{}", server.addr()));

@@ -58,7 +58,7 @@ fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_demo_needs_no_server() {
     let ended = run(&mut tenure(&["demo"]));
     shows_all_sales(&ended);
@@ -66,7 +66,7 @@ fn the_demo_needs_no_server() {
     assert!(!ended.stdout.contains('\x1b'), "colour in a file\n{ended}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_demo_on_redis_leaves_nothing_behind() {
     let server = RedisServer::builder().password("secret").start();
     server.client().command(&["SET", "order:1001", "mine"]);
@@ -77,7 +77,7 @@ fn the_demo_on_redis_leaves_nothing_behind() {
     assert_eq!(keys_left(&server), ["order:1001"]);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_demo_on_several_servers_needs_most_of_them_and_leaves_nothing() {
     let nodes = RedlockNodes::start();
     nodes.node(2).kill();
@@ -107,7 +107,7 @@ fn the_demo_on_several_servers_needs_most_of_them_and_leaves_nothing() {
     ended.ended_with(0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_demo_runs_on_sentinel_and_cluster() {
     let sentinels = Sentinels::builder().steady().start();
     let cluster = Cluster::builder().steady().start();
@@ -126,7 +126,7 @@ fn the_demo_runs_on_sentinel_and_cluster() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_url_may_come_from_the_environment() {
     let server = RedisServer::start();
     let small = ["demo", "--stock", "3", "--buyers", "30", "--clients", "2"];
@@ -141,7 +141,7 @@ fn the_url_may_come_from_the_environment() {
 }
 
 /// A bare `memory://` is private to each client, and the shop has several.
-#[test]
+#[tenure_testkit::test]
 fn a_bare_memory_url_is_the_embedded_store() {
     let small = [
         "demo",
@@ -157,7 +157,7 @@ fn a_bare_memory_url_is_the_embedded_store() {
     ended.says("3 = 0 + 3  holds");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn stock_for_everybody_is_counted_too() {
     let ended = run(&mut tenure(&["demo", "--stock", "500", "--buyers", "200"]));
     ended.ended_with(0);
@@ -168,13 +168,13 @@ fn stock_for_everybody_is_counted_too() {
 }
 
 /// Interrupted while a way sells, it leaves nothing of it.
-#[test]
+#[tenure_testkit::test]
 fn ctrl_c_ends_the_demo_cleanly() {
     // Enough for minutes.
     interrupted_while_selling(&["--stock", "1000000", "--buyers", "1000000"], "left");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn ctrl_c_takes_the_orders_out_of_the_queue() {
     // So few units that the others are soon done, and so many buyers that the script is not at once.
     interrupted_while_selling(&["--stock", "200", "--buyers", "15000"], "gate");

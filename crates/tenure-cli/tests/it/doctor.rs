@@ -58,7 +58,7 @@ fn good() -> RedisServer {
     RedisServer::builder().aof(Fsync::Everysec).start()
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_good_server_is_fit() {
     let server = good();
     let (ended, report) = examine(&[server.url()]);
@@ -90,7 +90,7 @@ fn a_good_server_is_fit() {
     leaves_nothing(&server);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn people_get_words_without_colour_and_a_conclusion() {
     let server = good();
     let mut command = tenure(&["doctor", "--samples", "5", "--url", &server.url()]);
@@ -101,7 +101,7 @@ fn people_get_words_without_colour_and_a_conclusion() {
     assert!(!ended.stdout.contains('\x1b'), "{ended}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_server_that_evicts_is_not_fit() {
     let server = RedisServer::builder()
         .aof(Fsync::Always)
@@ -125,7 +125,7 @@ fn a_server_that_evicts_is_not_fit() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn nothing_on_disk_is_to_be_considered() {
     let server = RedisServer::start();
     let (ended, report) = examine(&[server.url()]);
@@ -133,7 +133,7 @@ fn nothing_on_disk_is_to_be_considered() {
     says(&report, "persistence", "warn", "no persistence");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_replica_is_bad_and_its_master_is_named() {
     let master = good();
     let replica = RedisServer::builder().replica_of(&master).start();
@@ -148,7 +148,7 @@ fn a_replica_is_bad_and_its_master_is_named() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn replicas_confirm_what_is_written() {
     let master = good();
     let replica = RedisServer::builder().replica_of(&master).start();
@@ -172,7 +172,7 @@ fn replicas_confirm_what_is_written() {
     leaves_nothing(&master);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn memory_that_is_nearly_full_is_bad() {
     let server = good();
     let used = server.stat("used_memory");
@@ -183,7 +183,7 @@ fn memory_that_is_nearly_full_is_bad() {
     server.set_maxmemory(0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_wrong_password_ends_with_77_and_a_report() {
     let server = RedisServer::builder().password("right").start();
     let url = format!("redis://:outdated@{}/", server.addr());
@@ -194,7 +194,7 @@ fn a_wrong_password_ends_with_77_and_a_report() {
     ended.keeps("right\"");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_server_that_hangs_or_is_gone_ends_with_69_before_long() {
     let server = RedisServer::start();
     server.pause();
@@ -210,7 +210,7 @@ fn a_server_that_hangs_or_is_gone_ends_with_69_before_long() {
 }
 
 /// It answers at first, and not any more when it was asked a few things.
-#[test]
+#[tenure_testkit::test]
 fn a_server_that_stops_answering_meanwhile_is_reported() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
@@ -230,7 +230,7 @@ fn a_server_that_stops_answering_meanwhile_is_reported() {
     says(&report, "reachable", "ok", "connected in");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_server_that_is_too_old_is_refused() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
@@ -240,7 +240,7 @@ fn a_server_that_is_too_old_is_refused() {
     says(&report, "version", "bad", "7.0 or newer is needed");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn settings_that_may_not_be_asked_for_are_unknown() {
     let rules = "on >pw ~* &* +@all -config -info";
     let server = RedisServer::builder().user("worker", rules).start();
@@ -262,7 +262,7 @@ fn settings_that_may_not_be_asked_for_are_unknown() {
     says(&report, "keeping", "ok", "");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn resting_connections_and_room_for_more_are_looked_at() {
     let server = RedisServer::builder().config("timeout", "5").start();
     server.set_config("maxclients", "6");
@@ -271,7 +271,7 @@ fn resting_connections_and_room_for_more_are_looked_at() {
     says(&report, "connections", "ok", "of at most 6");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn without_a_server_there_is_nothing_to_examine() {
     for url in ["memory://", "redis://h:port/"] {
         let ended = run(&mut tenure(&["doctor", "--url", url]));

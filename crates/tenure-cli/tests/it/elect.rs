@@ -62,7 +62,7 @@ fn waits(server: &RedisServer) -> bool {
     queue.int() == 1
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_command_runs_while_it_leads_and_its_exit_code_is_passed_on() {
     let server = RedisServer::start();
     let words = ["elect", "n", "--", "sh", "-c", "echo $TENURE_NAME; exit 7"];
@@ -73,7 +73,7 @@ fn the_command_runs_while_it_leads_and_its_exit_code_is_passed_on() {
     leader(&server, &[]).ended_with(1);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_next_candidate_leads_when_the_first_resigns() {
     let server = RedisServer::start();
     let first = candidate(&server, "one", &[]);
@@ -100,7 +100,7 @@ fn the_next_candidate_leads_when_the_first_resigns() {
 }
 
 /// A candidate that is asked to end leaves the queue.
-#[test]
+#[tenure_testkit::test]
 fn a_candidate_can_be_stopped_while_it_waits() {
     let server = RedisServer::start();
     let first = candidate(&server, "one", &[]);
@@ -112,7 +112,7 @@ fn a_candidate_can_be_stopped_while_it_waits() {
     assert!(!waits(&server));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_leader_that_lost_is_stopped_and_campaigns_again() {
     let server = RedisServer::start();
     let process = candidate(&server, "one", &[]);
@@ -130,7 +130,7 @@ fn a_leader_that_lost_is_stopped_and_campaigns_again() {
 }
 
 /// Its machine is gone: the lease ends, and the next one leads.
-#[test]
+#[tenure_testkit::test]
 fn a_killed_leader_is_succeeded_and_its_command_is_gone() {
     let server = RedisServer::start();
     let first = candidate(&server, "one", &["--ttl", "2"]);
@@ -152,7 +152,7 @@ fn a_killed_leader_is_succeeded_and_its_command_is_gone() {
     leader(&server, &[]).says("two");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_command_is_restarted_if_asked() {
     let server = RedisServer::start();
     let folder = tempfile::tempdir().unwrap();
@@ -191,7 +191,7 @@ fn a_command_is_restarted_if_asked() {
     assert_eq!(code(&process), 143);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn changes_are_followed() {
     let server = RedisServer::start();
     let follower = start(&server, &["leader", "-f", "n"]);
@@ -209,7 +209,7 @@ fn changes_are_followed() {
     assert_eq!(code(&follower), 130);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn who_leads_is_told_over_http() {
     let server = RedisServer::start();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -235,7 +235,7 @@ fn who_leads_is_told_over_http() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn bad_command_lines_are_refused() {
     let server = RedisServer::start();
     for (words, text) in [

@@ -30,7 +30,7 @@ fn is_listed(tenure: &Tenure) {
     assert!(eventually(SOON, listed));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_holder_learns_of_it_at_once() {
     let server = RedisServer::start();
     let (_tenure, guard) = held(&server);
@@ -51,7 +51,7 @@ fn the_holder_learns_of_it_at_once() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn another_lease_is_not_touched() {
     let server = RedisServer::start();
     let (tenure, guard) = held(&server);
@@ -87,7 +87,7 @@ fn another_lease_is_not_touched() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn without_a_terminal_it_does_not_ask_and_does_nothing() {
     let server = RedisServer::start();
     let (_tenure, guard) = held(&server);
@@ -126,7 +126,7 @@ fn answered(server: &RedisServer, id: &str, answer: &str) -> Ended {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn on_a_terminal_it_shows_the_lock_and_asks() {
     let server = RedisServer::start();
     let (tenure, guard) = held(&server);
@@ -153,7 +153,7 @@ fn on_a_terminal_it_shows_the_lock_and_asks() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn what_has_no_end_is_not_deleted() {
     let server = RedisServer::start();
     server.client().command(&["SET", "stock", "100"]);

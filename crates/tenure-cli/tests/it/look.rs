@@ -53,7 +53,7 @@ fn are_listed(tenure: &Locks, locks: usize, waiting: u64) {
     assert!(eventually(SOON, whole), "{:?}", tenure.list(|_| true));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn locks_are_listed_with_holders_and_waiters() {
     let server = RedisServer::start();
     let url = server.url();
@@ -116,7 +116,7 @@ fn locks_are_listed_with_holders_and_waiters() {
 }
 
 /// What it said of itself outlives it by minutes; the lock's own queue knows sooner that it has died.
-#[test]
+#[tenure_testkit::test]
 fn a_killed_waiter_is_listed_for_seconds_only() {
     let server = RedisServer::start();
     let url = server.url();
@@ -147,7 +147,7 @@ fn a_killed_waiter_is_listed_for_seconds_only() {
     guard.release().unwrap();
 }
 
-#[test]
+#[tenure_testkit::test]
 fn where_nothing_is_held_nothing_is_listed() {
     let server = RedisServer::start();
     let ended = run_at(&server.url(), &["ls"]);
@@ -168,7 +168,7 @@ fn where_nothing_is_held_nothing_is_listed() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_lock_is_shown_with_everything_that_is_known() {
     let server = RedisServer::start();
     let ours = backup(&server.url());
@@ -192,7 +192,7 @@ fn a_lock_is_shown_with_everything_that_is_known() {
     waiting.join().unwrap().release().unwrap();
 }
 
-#[test]
+#[tenure_testkit::test]
 fn foreign_locks_are_shown_by_name() {
     let server = RedisServer::start();
     let mut client = server.client();
@@ -221,7 +221,7 @@ fn foreign_locks_are_shown_by_name() {
     waiting.join().unwrap().release().unwrap();
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_thousand_locks_among_other_keys_are_listed_without_a_search() {
     let server = RedisServer::start();
     let ours = Tenure::connect(server.url()).unwrap();
@@ -249,7 +249,7 @@ fn a_thousand_locks_among_other_keys_are_listed_without_a_search() {
     assert!((1_000..=1_010).contains(&hashes), "{hashes}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn locks_are_listed_on_a_majority_and_in_a_cluster() {
     let nodes = RedlockNodes::start();
     let cluster = Cluster::builder().steady().start();
@@ -319,7 +319,7 @@ impl Watch {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn what_happens_to_locks_is_told_to_programs() {
     let server = RedisServer::start();
     let ours = backup(&server.url());
@@ -368,7 +368,7 @@ fn what_happens_to_locks_is_told_to_programs() {
     assert_eq!(watch.ends_by(Signal::SIGINT), Some(130));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn what_happens_to_locks_is_told_to_people() {
     let server = RedisServer::start();
     let ours = backup(&server.url());
@@ -405,7 +405,7 @@ fn what_happens_to_locks_is_told_to_people() {
     assert_eq!(watch.ends_by(Signal::SIGTERM), Some(143));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_watch_ends_when_nobody_reads_though_nothing_happens() {
     let server = RedisServer::start();
     let mut command = at(&server.url(), &["watch"]);
@@ -418,7 +418,7 @@ fn a_watch_ends_when_nobody_reads_though_nothing_happens() {
 }
 
 /// Any client of the server can write a record.
-#[test]
+#[tenure_testkit::test]
 fn counts_that_cannot_be_are_no_reason_to_fail() {
     let server = RedisServer::start();
     let mut redis = server.client();
@@ -442,7 +442,7 @@ fn counts_that_cannot_be_are_no_reason_to_fail() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_lock_that_may_not_be_seen_does_not_hide_the_others() {
     let rules = "on >pw ~app:* ~tenure:* &* +@all";
     let server = RedisServer::builder().user("worker", rules).start();

@@ -10,7 +10,7 @@ use crate::command::{run, tenure};
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
 
 /// Write it anew after a change of the help: `TENURE_BLESS=1 cargo test -p tenure-cli --test it the_document_says`.
-#[test]
+#[tenure_testkit::test]
 fn the_document_says_what_the_command_says() {
     let ended = run(&mut tenure(&["man", "--markdown"]));
     ended.ended_with(0);
@@ -25,7 +25,7 @@ fn the_document_says_what_the_command_says() {
 }
 
 /// The document lists each option of the help: with its command, or among the common ones.
-#[test]
+#[tenure_testkit::test]
 fn the_document_has_the_options_of_the_help() {
     let document = fs::read_to_string(DOCUMENT).unwrap();
     let (_, reference) = document.split_once("\n## Reference\n").unwrap();
@@ -73,7 +73,7 @@ fn options(text: &str) -> Vec<&str> {
     first.map(|option| option.trim_end_matches(',')).collect()
 }
 
-#[test]
+#[tenure_testkit::test]
 fn completions_are_what_their_shell_reads() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ended = run(&mut tenure(&["completions", shell]));
@@ -96,7 +96,7 @@ fn completions_are_what_their_shell_reads() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn completions_offer_no_option_that_is_refused() {
     let mut refused = Vec::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
@@ -171,7 +171,7 @@ fn option(text: &str) -> String {
     text.split(is_end).next().unwrap_or_default().to_owned()
 }
 
-#[test]
+#[tenure_testkit::test]
 fn bash_completes() {
     let script = run(&mut tenure(&["completions", "bash"])).stdout;
     let ask = "COMP_WORDS=(tenure sale it); COMP_CWORD=2; _tenure tenure it sale; echo \"${COMPREPLY[@]}\"";
@@ -182,7 +182,7 @@ fn bash_completes() {
     assert_eq!(String::from_utf8_lossy(&bash.stdout), "item\n", "{bash:?}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_manual_page_has_recipes_and_exit_codes() {
     let ended = run(&mut tenure(&["man"]));
     ended.ended_with(0);
@@ -199,7 +199,7 @@ fn the_manual_page_has_recipes_and_exit_codes() {
     assert_formatted(&ended.stdout);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn every_command_has_a_page() {
     let dir = tempfile::tempdir().unwrap();
     let man = dir.path().join("man1");
@@ -219,7 +219,7 @@ fn every_command_has_a_page() {
     assert_formatted(&all);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_directory_that_cannot_be_written_is_told() {
     let ended = run(&mut tenure(&["man", "--dir", "/dev/null/man1"]));
     ended.ended_with(64);

@@ -61,7 +61,7 @@ fn keys(server: &RedisServer) -> Vec<String> {
         .collect()
 }
 
-#[test]
+#[tenure_testkit::test]
 fn every_mistake_shows_inside_the_process_and_none_with_tenure() {
     let files = TempDir::new().unwrap();
     let mut command = tenure(&["demo", "pitfalls"]);
@@ -73,7 +73,7 @@ fn every_mistake_shows_inside_the_process_and_none_with_tenure() {
     assert_is_empty(files.path());
 }
 
-#[test]
+#[tenure_testkit::test]
 fn every_mistake_shows_on_a_server_and_nothing_is_left_there() {
     let server = RedisServer::builder().password("secret").start();
     server.client().command(&["SET", "order:1001", "mine"]);
@@ -84,7 +84,7 @@ fn every_mistake_shows_on_a_server_and_nothing_is_left_there() {
     assert_eq!(keys(&server), ["order:1001"]);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn every_mistake_shows_on_a_cluster_and_nothing_is_left_there() {
     let cluster = Cluster::builder().steady().start();
     let ended = run(tenure(&["demo", "pitfalls"]).env("TENURE_URL", cluster.url()));
@@ -95,7 +95,7 @@ fn every_mistake_shows_on_a_cluster_and_nothing_is_left_there() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn what_needs_servers_says_that_there_are_none_and_the_rest_is_played() {
     let only = format!("{OF_SERVERS},lock-again");
     let mut command = tenure(&["demo", "pitfalls", "--only", &only]);
@@ -110,7 +110,7 @@ fn what_needs_servers_says_that_there_are_none_and_the_rest_is_played() {
     ended.says("; 3 skipped");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn only_what_was_asked_for_is_played_in_the_order_of_the_list() {
     let only = "one-flag,own-clock";
     let ended = run(&mut tenure(&["demo", "pitfalls", "--only", only]));
@@ -121,7 +121,7 @@ fn only_what_was_asked_for_is_played_in_the_order_of_the_list() {
     ended.says("2 of 2 mistakes shown");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_name_that_is_none_is_refused_with_those_there_are() {
     let ended = run(&mut tenure(&["demo", "pitfalls", "--only", "fixed-leash"]));
     ended.ended_with(64);
@@ -132,7 +132,7 @@ fn a_name_that_is_none_is_refused_with_those_there_are() {
     assert_eq!(ended.stdout, "");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_wrong_command_line_or_server_ends_as_the_demo_does() {
     let two = "redis://127.0.0.1:1/ redis://127.0.0.1:2/";
     let ended = run(tenure(&["demo", "pitfalls"]).env("TENURE_URL", two));
@@ -150,7 +150,7 @@ fn a_wrong_command_line_or_server_ends_as_the_demo_does() {
     ended.complains(&server.addr().to_string());
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_server_that_dies_meanwhile_ends_it_with_69() {
     let (server, files) = (RedisServer::start(), TempDir::new().unwrap());
     let mut child = begin(&["--url", &server.url()], files.path());
@@ -162,7 +162,7 @@ fn a_server_that_dies_meanwhile_ends_it_with_69() {
     assert_is_empty(files.path());
 }
 
-#[test]
+#[tenure_testkit::test]
 fn ctrl_c_ends_the_servers_and_leaves_nothing() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let (server, files) = (RedisServer::start(), TempDir::new().unwrap());

@@ -120,7 +120,7 @@ impl Drop for Consumer {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_sale_from_the_first_item_to_the_last_unit() {
     for shop in [Shop::new(), Shop::on_postgres()] {
         let created = "item create sku-7 --stock 3 --limit 2 --per-order 2 --open";
@@ -192,7 +192,7 @@ fn a_sale_from_the_first_item_to_the_last_unit() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn an_item_is_spread_over_shelves() {
     let shop = Shop::new();
     let created = "item create sku-7 --stock 10 --spread 3 --open";
@@ -239,7 +239,7 @@ fn json(ended: &Ended) -> serde_json::Value {
     serde_json::from_str(&ended.stdout).unwrap()
 }
 
-#[test]
+#[tenure_testkit::test]
 fn json_has_stable_fields() {
     let shop = Shop::new();
     let terms = "--per-order 2 --starts 2026-01-01T00:00:00Z --pay-within 15m";
@@ -290,7 +290,7 @@ fn json_has_stable_fields() {
         .says(r#"{"items":[{"item":"sku-7","state":"open""#);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn an_order_that_nobody_consumes_is_not_confirmed() {
     let shop = Shop::new();
     shop.done("item create sku-7 --stock 3 --open");
@@ -310,7 +310,7 @@ fn an_order_that_nobody_consumes_is_not_confirmed() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_stock_is_raised_lowered_and_set() {
     let shop = Shop::new();
     shop.done("item create sku-7 --stock 5");
@@ -351,7 +351,7 @@ fn the_stock_is_raised_lowered_and_set() {
     shop.run("stock add voucher 1").ended_with(64);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn what_does_not_add_up_is_found_and_repaired() {
     let shop = Shop::new();
     shop.done("item create sku-7 --stock 5 --open");
@@ -374,7 +374,7 @@ fn what_does_not_add_up_is_found_and_repaired() {
     shop.done("verify sku-7");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn an_order_that_vanished_is_named() {
     let shop = Shop::new();
     shop.done("item create sku-7 --stock 5 --open");
@@ -395,7 +395,7 @@ fn an_order_that_vanished_is_named() {
     ended.says(r#""holds":false"#);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn books_that_contradict_themselves_are_found() {
     let shop = Shop::on_postgres();
     shop.done("item create sku-7 --stock 5 --open");
@@ -413,7 +413,7 @@ fn books_that_contradict_themselves_are_found() {
     ended.says("BROKEN units of order `sku-7.1.1` were reserved or released twice, or never");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn dead_letters_are_shown_and_decided_about() {
     let shop = Shop::new();
     shop.done("item create sku-7 --stock 5 --open");
@@ -437,7 +437,7 @@ fn dead_letters_are_shown_and_decided_about() {
     shop.done("verify sku-7");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn what_is_not_there_ends_with_1() {
     let shop = Shop::new();
     shop.done("item create sku-7 --stock 1");
@@ -475,7 +475,7 @@ fn what_is_not_there_ends_with_1() {
     ended.complains("tenure: order `sku-7.1.9` does not exist");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_wrong_command_line_ends_with_64() {
     let shop = Shop::new();
     for words in [
@@ -502,7 +502,7 @@ fn a_wrong_command_line_ends_with_64() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_gate_or_a_ledger_that_ends_with_the_command_is_refused() {
     let shop = Shop::new();
     let ended = run(shop.command("item ls").env("TENURE_URL", "memory://"));
@@ -521,7 +521,7 @@ fn a_gate_or_a_ledger_that_ends_with_the_command_is_refused() {
     ended.keeps("secret");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_gate_or_a_ledger_that_is_away_ends_with_69() {
     let shop = Shop::new();
     shop.done("item create sku-7 --stock 1 --open");
@@ -536,7 +536,7 @@ fn a_gate_or_a_ledger_that_is_away_ends_with_69() {
     ended.complains("tenure: cannot open the sale at `redis://");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_ledger_that_refuses_the_user_ends_with_77() {
     let shop = Shop::on_postgres();
     let ledger = shop.ledger.replace("tenure@", "nobody:secret@");
@@ -552,7 +552,7 @@ fn a_ledger_that_refuses_the_user_ends_with_77() {
 }
 
 /// A gate that was restarted is rebuilt by the first process that notices.
-#[test]
+#[tenure_testkit::test]
 fn a_gate_that_forgot_everything_is_rebuilt_from_the_ledger() {
     let shop = Shop::new();
     shop.done("item create sku-7 --stock 5 --open");

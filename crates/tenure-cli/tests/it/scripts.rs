@@ -79,12 +79,12 @@ fn goes_round(urls: &str) {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_script_takes_renews_and_releases_a_lock() {
     goes_round(&RedisServer::start().url());
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_script_takes_renews_and_releases_a_lock_on_a_majority() {
     let nodes = RedlockNodes::start();
     let urls = nodes.urls().join(" ");
@@ -97,12 +97,12 @@ fn a_script_takes_renews_and_releases_a_lock_on_a_majority() {
     assert_eq!(lease.ttl(), Duration::from_secs(30));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_script_takes_renews_and_releases_a_lock_in_a_cluster() {
     goes_round(&Cluster::builder().steady().start().url());
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_lease_that_is_not_renewed_ends_by_itself() {
     let server = RedisServer::start();
     let (token, _) = acquired(&server.url(), &["acquire", "n", "-t", "300ms"]);
@@ -113,7 +113,7 @@ fn a_lease_that_is_not_renewed_ends_by_itself() {
     run_at(&server.url(), &["is-locked", "n"]).ended_with(1);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_results_are_told_to_programs() {
     let server = RedisServer::start();
     let url = server.url();
@@ -166,7 +166,7 @@ fn the_results_are_told_to_programs() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn exported_lines_survive_the_shell() {
     let server = RedisServer::start();
     let script = r#"
@@ -185,7 +185,7 @@ fn exported_lines_survive_the_shell() {
     run_at(&server.url(), &["is-locked", "it's $HOME"]).ended_with(1);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_busy_lock_is_told_with_its_holder() {
     let server = RedisServer::start();
     let url = server.url();
@@ -214,7 +214,7 @@ fn a_busy_lock_is_told_with_its_holder() {
     assert_eq!(ended.stdout, "free\n");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_lease_that_is_none_is_refused() {
     let url = RedisServer::start().url();
     let id = "tenure:3f2a9c1e7b1d8c2e9d3f444455556666:1:30000";
@@ -249,7 +249,7 @@ fn a_lease_that_is_none_is_refused() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_waiter_that_is_asked_to_end_leaves_the_queue() {
     let server = RedisServer::start();
     let (_, _) = acquired(&server.url(), &["acquire", "n"]);
@@ -264,7 +264,7 @@ fn a_waiter_that_is_asked_to_end_leaves_the_queue() {
     assert_eq!(waiters(), 0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_user_without_the_right_ends_with_77_and_the_server_s_words() {
     let server = RedisServer::builder()
         .user("limited", "on >secret ~other:* ~tenure:* &* +@all")
@@ -287,7 +287,7 @@ fn a_user_without_the_right_ends_with_77_and_the_server_s_words() {
     run_at(&url, &["acquire", "other:n"]).ended_with(0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_key_that_is_not_a_lock_is_told_and_is_not_free() {
     let server = RedisServer::start();
     server.client().command(&["HSET", "h", "a", "b"]);
@@ -302,7 +302,7 @@ fn a_key_that_is_not_a_lock_is_told_and_is_not_free() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_server_that_cannot_be_asked_ends_with_69() {
     let server = RedisServer::start();
     let (token, _) = acquired(&server.url(), &["acquire", "n"]);
@@ -326,7 +326,7 @@ fn is_running(words: &str) -> bool {
         .any(|line| String::from_utf8_lossy(&line).contains(words))
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_kept_lease_is_renewed_until_its_process_ends() {
     let server = RedisServer::start();
     let url = server.url();
@@ -361,7 +361,7 @@ fn a_kept_lease_is_renewed_until_its_process_ends() {
 }
 
 /// Otherwise the script would go on unprotected.
-#[test]
+#[tenure_testkit::test]
 fn a_lease_that_nobody_reads_is_released_and_is_no_success() {
     let server = RedisServer::start();
     let (reader, writer) = std::io::pipe().unwrap();
@@ -380,7 +380,7 @@ fn a_lease_that_nobody_reads_is_released_and_is_no_success() {
 }
 
 /// `eval` of nothing would be a success.
-#[test]
+#[tenure_testkit::test]
 fn what_is_exported_fails_if_the_lock_was_not_taken() {
     let server = RedisServer::start();
     let (_, _) = acquired(&server.url(), &["acquire", "n"]);

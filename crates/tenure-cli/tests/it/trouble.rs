@@ -7,7 +7,7 @@ use tenure_testkit::RedisServer;
 
 use crate::command::{run, tenure};
 
-#[test]
+#[tenure_testkit::test]
 fn a_wrong_command_line_ends_with_64() {
     let cases: [(&[&str], &str); 5] = [
         (&["demmo"], "unrecognized subcommand 'demmo'"),
@@ -25,7 +25,7 @@ fn a_wrong_command_line_ends_with_64() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn an_argument_that_is_none_is_told_without_its_password() {
     let ended = run(&mut tenure(&["demo", "redis://:secret@h/"]));
     ended.ended_with(64);
@@ -33,7 +33,7 @@ fn an_argument_that_is_none_is_told_without_its_password() {
     ended.keeps("secret");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_wrong_url_ends_with_78_and_is_told_without_its_password() {
     for url in [
         "http://me:secret@h/",
@@ -48,7 +48,7 @@ fn a_wrong_url_ends_with_78_and_is_told_without_its_password() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_password_on_the_command_line_is_refused_before_anything_is_done() {
     let url = "redis://:secret@127.0.0.1:1/";
     for command in ["demo", "demo pitfalls", "sale item ls"] {
@@ -62,7 +62,7 @@ fn a_password_on_the_command_line_is_refused_before_anything_is_done() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn an_unreachable_server_ends_with_69_before_long() {
     // A port that was free a moment ago.
     let port = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -75,7 +75,7 @@ fn an_unreachable_server_ends_with_69_before_long() {
     assert!(ended.took < Duration::from_secs(7), "{ended}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_wrong_password_ends_with_77_and_is_not_told() {
     let server = RedisServer::builder().password("right").start();
     let url = format!("redis://:wrong@{}/", server.addr());

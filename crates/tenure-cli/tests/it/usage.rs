@@ -2,7 +2,7 @@
 
 use crate::command::{run, tenure};
 
-#[test]
+#[tenure_testkit::test]
 fn the_long_help_has_examples_and_exit_codes() {
     let ended = run(&mut tenure(&["--help"]));
     ended.ended_with(0);
@@ -12,7 +12,7 @@ fn the_long_help_has_examples_and_exit_codes() {
     assert_eq!(ended.stderr, "");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_short_help_is_short() {
     let ended = run(&mut tenure(&["-h"]));
     ended.ended_with(0);
@@ -20,7 +20,7 @@ fn the_short_help_is_short() {
     assert!(!ended.stdout.contains("Examples"), "{ended}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_help_of_the_demo_tells_its_options_but_no_url_of_the_environment() {
     let mut command = tenure(&["demo", "--help"]);
     let ended = run(command.env("TENURE_URL", "redis://:secret@h/"));
@@ -31,7 +31,7 @@ fn the_help_of_the_demo_tells_its_options_but_no_url_of_the_environment() {
     ended.keeps("secret");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_version_is_that_of_the_package() {
     let ended = run(&mut tenure(&["--version"]));
     ended.ended_with(0);
@@ -41,7 +41,7 @@ fn the_version_is_that_of_the_package() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn without_a_command_it_shows_the_help_and_is_a_usage_error() {
     let ended = run(&mut tenure(&[]));
     ended.ended_with(64);

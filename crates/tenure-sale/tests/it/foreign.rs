@@ -6,7 +6,7 @@ use tenure::Fence;
 use tenure_sale::{ErrorKind, Stock, Take};
 use tenure_testkit::RedisServer;
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn keys_that_are_no_stock_are_errors_and_stay_as_they_are() {
     let server = RedisServer::start();
     let mut redis = server.client();
@@ -27,7 +27,7 @@ async fn keys_that_are_no_stock_are_errors_and_stay_as_they_are() {
     );
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_fence_that_lua_cannot_keep_is_refused() {
     let server = RedisServer::start();
     let stock = Stock::open(server.url(), "i").await.unwrap();
@@ -37,7 +37,7 @@ async fn a_fence_that_lua_cannot_keep_is_refused() {
     assert_eq!(stock.left().await.unwrap(), 5);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn the_script_is_known_again_after_a_flush() {
     let server = RedisServer::start();
     let stock = Stock::open(server.url(), "i").await.unwrap();
@@ -47,7 +47,7 @@ async fn the_script_is_known_again_after_a_flush() {
     assert_eq!(taken, Take::Taken { left: 4 });
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_full_server_sells_nothing_and_says_so() {
     let server = RedisServer::start();
     let stock = Stock::open(server.url(), "i").await.unwrap();
@@ -61,7 +61,7 @@ async fn a_full_server_sells_nothing_and_says_so() {
     assert_eq!(stock.left().await.unwrap(), 5);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn wrong_urls_are_told_without_their_password() {
     for url in [
         "http://:secret@h/",

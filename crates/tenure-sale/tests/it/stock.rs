@@ -8,14 +8,14 @@ use tenure_testkit::RedisServer;
 macro_rules! everywhere {
     ($($case:ident),* $(,)?) => {
         mod memory {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            $(#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
                 super::$case(concat!("memory://", stringify!($case))).await;
             })*
         }
 
         mod redis {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            $(#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
                 let server = tenure_testkit::RedisServer::start();
                 super::$case(&server.url()).await;
@@ -172,7 +172,7 @@ async fn many_holders_sell_exactly_what_there_is(url: &str) {
     assert_eq!((sold, stock.left().await.unwrap()), (20, 0));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_connection_can_be_shared() {
     let server = RedisServer::start();
     let redis = tenure::redis::Client::connect(server.url()).await.unwrap();
@@ -183,7 +183,7 @@ async fn a_connection_can_be_shared() {
     assert_eq!(error.kind(), ErrorKind::InvalidItem);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_memory_stock_without_a_name_is_alone() {
     let stock = Stock::open("memory://", "i").await.unwrap();
     let other = Stock::open("memory://", "i").await.unwrap();

@@ -12,7 +12,7 @@ use crate::stage::{ms, soon};
 
 const CALLERS: usize = 40;
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn many_callers_share_few_calls_and_each_gets_its_own_lock() {
     let wire = Wire::start();
     let client = known_to(&wire).await;
@@ -42,7 +42,7 @@ async fn many_callers_share_few_calls_and_each_gets_its_own_lock() {
 }
 
 /// Locks that others hold, in the middle of those that are free.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_busy_lock_makes_no_other_busy() {
     let wire = Wire::start();
     let client = known_to(&wire).await;
@@ -61,7 +61,7 @@ async fn a_busy_lock_makes_no_other_busy() {
 }
 
 /// A name that has become something else than a lock.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_key_of_another_type_fails_alone() {
     let wire = Wire::start();
     let client = known_to(&wire).await;
@@ -83,7 +83,7 @@ async fn a_key_of_another_type_fails_alone() {
 }
 
 /// The server refuses a transaction as a whole if one of its commands is forbidden.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_forbidden_lock_fails_alone() {
     let server = RedisServer::builder().user("worker", "on >pw ~* &* +@all");
     let wire = Wire::to(server);
@@ -110,7 +110,7 @@ async fn a_forbidden_lock_fails_alone() {
 }
 
 /// Callers that go away: some before their request was sent, some after.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn callers_that_go_away_leave_nothing() {
     let wire = Wire::start();
     let client = known_to(&wire).await;
@@ -139,7 +139,7 @@ async fn callers_that_go_away_leave_nothing() {
 }
 
 /// The connection ends in the middle of a batch: its callers get their locks by another one.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_batch_that_is_cut_off_is_made_good() {
     let wire = Wire::start();
     let client = known_to(&wire).await;
@@ -160,7 +160,7 @@ async fn a_batch_that_is_cut_off_is_made_good() {
 }
 
 /// A server that has forgotten the script.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn releases_go_on_when_the_server_forgets_the_script() {
     let wire = Wire::start();
     let client = known_to(&wire).await;
@@ -174,7 +174,7 @@ async fn releases_go_on_when_the_server_forgets_the_script() {
 }
 
 /// Clients that wait for some of the locks get them.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn waiters_are_offered_what_is_released_together() {
     let wire = Wire::start();
     let client = known_to(&wire).await;
@@ -200,7 +200,7 @@ async fn waiters_are_offered_what_is_released_together() {
 }
 
 /// A release that comes too late must not free the lock of the next holder, also in a batch.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn what_another_holds_is_not_released() {
     let wire = Wire::start();
     let client = known_to(&wire).await;

@@ -140,19 +140,19 @@ async fn the_dead_slow_nobody_down(layout: &str) {
     check_nothing_left(&server, "n");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_dead_slow_nobody_down_native() {
     the_dead_slow_nobody_down("native").await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_dead_slow_nobody_down_redisson() {
     the_dead_slow_nobody_down("redisson").await;
 }
 
 /// They have just died, and nobody can know that yet but by their connections. Each place is that of a
 /// client of its own.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fleet_that_has_just_died_is_outlived_in_a_moment() {
     const PROCESSES: usize = 4;
     const FLEET: usize = 1_000;
@@ -192,7 +192,7 @@ async fn a_fleet_that_has_just_died_is_outlived_in_a_moment() {
 
 /// A process that stands still for longer than it is believed to live loses its place; it goes on, and
 /// takes another.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_process_is_passed_over_and_comes_back() {
     let server = RedisServer::start();
     let url = server.url();
@@ -221,7 +221,7 @@ async fn a_paused_process_is_passed_over_and_comes_back() {
 }
 
 /// What a client said of itself outlives it by minutes; whether it waits, the lock's own queue says.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_that_died_is_not_listed() {
     let server = RedisServer::start();
     let url = server.url();
@@ -251,7 +251,7 @@ async fn a_waiter_that_died_is_not_listed() {
 }
 
 /// The only query is whether there are waiters.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_release_that_nobody_waits_for_looks_at_the_queue_once() {
     let server = RedisServer::start();
     let tenure = connect(&server.url()).await;
@@ -278,7 +278,7 @@ async fn a_release_that_nobody_waits_for_looks_at_the_queue_once() {
 }
 
 /// A reader that comes after a writer waits for it, but only while it lives.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_dead_writer_stops_readers_for_a_moment_only() {
     let server = RedisServer::start();
     let (a, b) = (

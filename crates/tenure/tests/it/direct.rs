@@ -10,7 +10,7 @@ use crate::stage::ms;
 use crate::verdict::{check_nothing_left, check_within};
 
 /// Sends the question, and goes away while the answer is held back.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_question_dropped_under_way_leaves_nothing() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -35,7 +35,7 @@ async fn a_question_dropped_under_way_leaves_nothing() {
 }
 
 /// The release was sent, and its caller did not wait for the answer.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_dropped_under_way_is_done() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -52,7 +52,7 @@ async fn a_release_dropped_under_way_is_done() {
 }
 
 /// No answer, and no end of the connection either: after a second of silence the engine goes on.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_connection_ends_the_question_and_the_engine_goes_on() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -71,7 +71,7 @@ async fn a_silent_connection_ends_the_question_and_the_engine_goes_on() {
     check_nothing_left(&wire.server, "n");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_without_patience_is_told_in_time() {
     let wire = Wire::start();
     let builder = wire.builder().unreachable_after(ms(400));

@@ -442,7 +442,7 @@ fn current_thread() -> Runtime {
 }
 
 /// A renewal is under way, for which giving the lease away has to wait. The caller goes away meanwhile.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_lease_is_given_away_though_its_caller_goes_away() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());

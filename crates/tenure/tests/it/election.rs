@@ -63,7 +63,7 @@ fn leader_program() {
     std::thread::sleep(ms(60_000));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_leader_is_succeeded_when_its_lease_ends() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -110,7 +110,7 @@ fn a_repeated_attempt_has_the_same_term() {
     assert!(elect(&mut redis, "one") > term);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_whose_first_reply_was_lost_has_the_term_that_observers_saw() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
@@ -172,7 +172,7 @@ fn invalid_numbers_of_a_proclamation_change_nothing() {
 }
 
 /// A candidate that was offered the lock may be dead: nobody leads until it has accepted.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_offer_is_not_a_leader() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -188,7 +188,7 @@ async fn an_offer_is_not_a_leader() {
 }
 
 /// As a server that was replaced would tell it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_older_term_is_not_reported() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -232,7 +232,7 @@ async fn an_older_term_is_not_reported() {
     assert!(next(&mut observer).await.is_none());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_observer_costs_one_command_for_each_change() {
     const CHANGES: u64 = 10;
     let server = RedisServer::start();
@@ -258,7 +258,7 @@ async fn an_observer_costs_one_command_for_each_change() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_observer_goes_on_when_its_connections_are_cut_or_its_server_is_away() {
     let server = RedisServer::start();
     let leading = Tenure::connect(server.url()).await.unwrap();
@@ -287,7 +287,7 @@ async fn an_observer_goes_on_when_its_connections_are_cut_or_its_server_is_away(
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_observer_follows_a_failover() {
     let sentinels = Sentinels::start();
     let leading = Tenure::connect(sentinels.url()).await.unwrap();
@@ -314,7 +314,7 @@ async fn an_observer_follows_a_failover() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_is_no_lock_is_no_election() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -341,7 +341,7 @@ async fn a_key_that_is_no_lock_is_no_election() {
 }
 
 /// A value that a majority has heard is the value, whatever the other node says.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_missed_a_value_does_not_bring_the_old_one_back() {
     let nodes = RedlockNodes::builder().nodes(3).start();
     let redlock = Redlock::connect(nodes.urls()).await.unwrap();

@@ -17,7 +17,7 @@ mod fence_sql;
 #[expect(dead_code, reason = "its `main` is not run here")]
 mod hello;
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn hello() {
     for stage in [Stage::memory(), Stage::redis()] {
         let mut out = Vec::new();
@@ -33,7 +33,7 @@ fn fence_sql() {
     prints_what_it_says(&out, include_str!("../../examples/fence_sql.rs"));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn fence_redis() {
     let server = RedisServer::start();
     let mut out = Vec::new();

@@ -77,12 +77,12 @@ async fn check_growth_though_data_goes_back(layout: Layout) {
     assert_eq!(tenure.stats().connections, before, "a new connection");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn fences_grow_though_the_data_goes_back_under_a_connection() {
     check_growth_though_data_goes_back(Layout::Native).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn fences_grow_though_the_data_goes_back_under_a_connection_in_redissons_layout() {
     check_growth_though_data_goes_back(Layout::Redisson).await;
 }
@@ -115,19 +115,19 @@ async fn check_growth_though_the_server_is_swapped(layout: Layout) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn fences_grow_though_the_server_is_swapped_under_a_connection() {
     check_growth_though_the_server_is_swapped(Layout::Native).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn fences_grow_though_the_server_is_swapped_under_a_connection_in_redissons_layout() {
     check_growth_though_the_server_is_swapped(Layout::Redisson).await;
 }
 
 /// A client that had to wait for its greeting does not know when the server told its clock. Its fences
 /// must not be ahead of that clock: a promoted replica would mint lower ones.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn no_fence_is_ahead_of_the_servers_clock_after_a_slow_greeting() {
     let sentinels = Sentinels::start();
     let connecting = Tenure::connect(sentinels.url());
@@ -177,19 +177,19 @@ async fn check_growth_after_many_turns(layout: Layout, counter: &str) {
     assert!(next > last, "{next} after {last}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fences_grow_though_the_counter_is_lost_after_many_turns() {
     check_growth_after_many_turns(Layout::Native, "tenure:fences").await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fences_grow_though_the_counter_is_lost_after_many_turns_in_redissons_layout() {
     check_growth_after_many_turns(Layout::Redisson, "redisson_lock_token:{n}").await;
 }
 
 /// Fences that were handed on are known to the counter when the lock is free: they grow although the
 /// clock is set back.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fences_that_were_handed_on_are_counted() {
     let clock = ClockShim::compile().expect("a C compiler");
     let server = RedisServer::builder().clock(clock.clone()).start();
@@ -219,7 +219,7 @@ async fn fences_that_were_handed_on_are_counted() {
 
 /// The lease of a process that hands it on ends early by the server's clock, and the clock is then set
 /// back: nobody else gets a fence that was handed on.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_fence_is_given_twice_though_a_lease_ends_early() {
     let clock = ClockShim::compile().expect("a C compiler");
     let server = RedisServer::builder().clock(clock.clone()).start();
@@ -268,7 +268,7 @@ async fn no_fence_is_given_twice_though_a_lease_ends_early() {
 }
 
 /// When a counter ends, the clock stands in for it: it must have passed the last fence long ago.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_counter_outlasts_its_last_fence_by_a_day() {
     let server = RedisServer::start();
     let mut redis = server.client();
@@ -289,7 +289,7 @@ async fn a_counter_outlasts_its_last_fence_by_a_day() {
 }
 
 /// A counter that ended while the lock was busy is not begun anew without an end.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn no_counter_is_left_without_an_end() {
     let server = RedisServer::start();
     let (a, b) = (
@@ -312,7 +312,7 @@ async fn no_counter_is_left_without_an_end() {
 }
 
 /// More than a thousand fences in one millisecond of a clock that was set back.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn fences_grow_while_the_clock_that_was_set_back_catches_up() {
     let clock = ClockShim::compile().expect("a C compiler");
     let server = RedisServer::builder().clock(clock.clone()).start();

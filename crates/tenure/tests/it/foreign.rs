@@ -45,7 +45,7 @@ async fn stage() -> (RedisServer, Tenure, Theirs) {
     (server, tenure, theirs)
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn their_lock_excludes_us() {
     let (_server, tenure, mut theirs) = stage().await;
     assert!(theirs.try_acquire("n", 60_000));
@@ -59,7 +59,7 @@ async fn their_lock_excludes_us() {
     check_usable(&tenure, "n").await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn our_lock_excludes_them() {
     let (_server, tenure, mut theirs) = stage().await;
     let guard = tenure.lock("n").acquire().await.unwrap();
@@ -70,7 +70,7 @@ async fn our_lock_excludes_them() {
     assert!(theirs.try_acquire("n", 60_000));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn we_wait_behind_them() {
     let (_server, tenure, mut theirs) = stage().await;
     assert!(theirs.try_acquire("n", 60_000));
@@ -85,7 +85,7 @@ async fn we_wait_behind_them() {
 
 /// Theirs is released in silence, and all who look after the lock for us have gone: in the wire's
 /// words, dead ones stand before us.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn far_behind_we_see_that_they_let_go() {
     let (server, tenure, mut theirs) = stage().await;
     assert!(theirs.try_acquire("n", 60_000));
@@ -106,7 +106,7 @@ async fn far_behind_we_see_that_they_let_go() {
     check_within(released, ms(20_000));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn we_wait_for_the_end_of_their_lease() {
     let (_server, tenure, mut theirs) = stage().await;
     assert!(theirs.try_acquire("n", 700));
@@ -119,7 +119,7 @@ async fn we_wait_for_the_end_of_their_lease() {
 }
 
 /// They poll. Between two of ours in a line there is no gap to slip in, after the last there is.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn they_get_the_lock_when_our_line_is_empty() {
     let (_server, tenure, mut theirs) = stage().await;
     let guard = tenure.lock("n").acquire().await.unwrap();
@@ -132,7 +132,7 @@ async fn they_get_the_lock_when_our_line_is_empty() {
 }
 
 /// Their client deletes our lock without asking whose it is.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_rude_release_of_theirs_is_noticed() {
     let (_server, tenure, mut theirs) = stage().await;
     let guard = tenure.lock("n").ttl(ms(600)).acquire().await.unwrap();
@@ -143,7 +143,7 @@ async fn a_rude_release_of_theirs_is_noticed() {
     assert!(theirs.release("n"), "theirs was left alone");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn the_holder_of_their_lock_is_shown_as_far_as_it_is_known() {
     let (_server, tenure, mut theirs) = stage().await;
     theirs.try_acquire("n", 60_000);
@@ -156,7 +156,7 @@ async fn the_holder_of_their_lock_is_shown_as_far_as_it_is_known() {
 }
 
 /// Data that an earlier lease of ours left is not attributed to theirs.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn our_fence_and_metadata_are_not_taken_for_theirs() {
     let (_server, tenure, mut theirs) = stage().await;
     let lock = tenure.lock("n").meta("why", "report");
@@ -170,7 +170,7 @@ async fn our_fence_and_metadata_are_not_taken_for_theirs() {
 }
 
 /// Bytes that are no text: whatever they are, somebody holds the lock.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_token_of_any_bytes_is_a_holder() {
     let (_server, tenure, mut theirs) = stage().await;
     let words: [&[u8]; 6] = [b"SET", b"n", b"\xff\x00\xfe", b"NX", b"PX", b"60000"];
@@ -179,7 +179,7 @@ async fn a_token_of_any_bytes_is_a_holder() {
     assert!(tenure.lock("n").holder().await.unwrap().is_some());
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_string_without_expiry_is_busy_and_never_touched() {
     let (_server, tenure, mut theirs) = stage().await;
     theirs.redis.command(&["SET", "n", "settings"]);
@@ -197,7 +197,7 @@ async fn a_string_without_expiry_is_busy_and_never_touched() {
     assert_eq!(theirs.redis.command(&["PTTL", "n"]).int(), -1);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_key_of_another_type_is_named_and_never_touched() {
     let (_server, tenure, mut theirs) = stage().await;
     theirs.redis.command(&["RPUSH", "list", "x"]);

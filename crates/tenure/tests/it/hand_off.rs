@@ -33,7 +33,7 @@ async fn chain(lock: impl Fn() -> Lock) -> (Guard, [JoinHandle<Guard>; 2]) {
     (first.await.unwrap(), behind)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn handing_off_costs_the_server_nothing() {
     const TURNS: u64 = 90;
     let wire = Wire::start();
@@ -60,7 +60,7 @@ async fn handing_off_costs_the_server_nothing() {
 }
 
 /// The server says nothing until the lease must have ended.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_that_ended_unreachable_is_not_handed_on() {
     let wire = Wire::start();
     let a = patient(&wire).await;
@@ -89,7 +89,7 @@ async fn a_lease_that_ended_unreachable_is_not_handed_on() {
 }
 
 /// Renewals fail, and less than half of the lease is left: what follows could be too short.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_with_little_time_left_is_not_handed_on() {
     let wire = Wire::start();
     let a = patient(&wire).await;
@@ -122,7 +122,7 @@ async fn soon_after(limit: Duration, condition: impl Fn() -> bool) -> bool {
 }
 
 /// The whole process stands still inside a chain, until another has the lock.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_stopped_inside_a_chain_hands_on_nothing() {
     let wire = Wire::start();
     let b = wire.bystander().await;
@@ -151,7 +151,7 @@ async fn a_process_stopped_inside_a_chain_hands_on_nothing() {
 }
 
 /// A lease of more than a second is watched, also when its holder has changed.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_later_holder_is_told_at_once_when_the_key_is_deleted() {
     let wire = Wire::start();
     let a = patient(&wire).await;
@@ -173,7 +173,7 @@ async fn a_later_holder_is_told_at_once_when_the_key_is_deleted() {
 }
 
 /// It is not known yet that the lease is gone: the next holder learns of it, and its fence is refused.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_deleted_just_before_it_is_handed_on_is_lost_and_has_the_lower_fence() {
     let wire = Wire::start();
     let (a, b) = (patient(&wire).await, wire.bystander().await);
@@ -203,7 +203,7 @@ async fn a_lease_deleted_just_before_it_is_handed_on_is_lost_and_has_the_lower_f
 }
 
 /// The renewal was sent for one holder, and its answer finds the next.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_under_way_counts_for_the_next_holder() {
     let wire = Wire::start();
     let a = patient(&wire).await;
@@ -226,7 +226,7 @@ async fn a_renewal_under_way_counts_for_the_next_holder() {
 }
 
 /// A question whose turn it is gets no answer: the lease is released, whatever the store did.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_whose_answer_is_lost_leaves_nothing() {
     for round in 0..10 {
         let wire = Wire::start();

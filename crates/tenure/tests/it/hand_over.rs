@@ -74,7 +74,7 @@ async fn place(redis: &mut RespClient) -> String {
     first().unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_is_enough_and_the_first_renewal_makes_it_a_whole_lease() {
     let mut pair = Pair::start().await;
     let guard = pair.granted_by_message().await;
@@ -91,7 +91,7 @@ async fn a_message_is_enough_and_the_first_renewal_makes_it_a_whole_lease() {
 }
 
 /// Nothing but a renewal may extend the belief, and it ends before the offer does.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_renewal_the_belief_ends_before_the_offer() {
     let mut pair = Pair::start().await;
     let guard = pair.granted_by_message().await;
@@ -107,7 +107,7 @@ async fn without_a_renewal_the_belief_ends_before_the_offer() {
 }
 
 /// When the message arrives, the offer is over and another client has the lock.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_is_late_grants_nothing() {
     let pair = Pair::start().await;
     let guard = pair.holder.lock("n").acquire().await.unwrap();
@@ -127,7 +127,7 @@ async fn a_message_that_is_late_grants_nothing() {
 }
 
 /// Messages that somebody else publishes, with the place of a waiter that was not offered the lock.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_of_another_time_or_for_another_waiter_grants_nothing() {
     let pair = Pair::start().await;
     let guard = pair.holder.lock("n").acquire().await.unwrap();
@@ -155,7 +155,7 @@ async fn a_message_of_another_time_or_for_another_waiter_grants_nothing() {
 }
 
 /// What the release of an earlier version does and publishes: nothing but the waiter.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_understands_the_message_of_an_earlier_version() {
     let pair = Pair::start().await;
     let mut redis = pair.server.client();
@@ -177,7 +177,7 @@ async fn a_waiter_understands_the_message_of_an_earlier_version() {
 }
 
 /// A waiter of an earlier version takes the whole message for its id.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_waiter_of_an_earlier_version_is_told_nothing_but_its_id() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -192,7 +192,7 @@ async fn a_waiter_of_an_earlier_version_is_told_nothing_but_its_id() {
 }
 
 /// Nobody renews a detached lease, so it must not end with the offer.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_that_is_detached_at_once_lasts_for_its_ttl() {
     let mut pair = Pair::start().await;
     let lease = pair.granted_by_message().await.detach().unwrap();
@@ -213,7 +213,7 @@ fn check_greater(last: &Mutex<u64>, fence: u64) {
 }
 
 /// Each grant has a greater fence than the one before, also past waiters that take no offer.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fences_grow_from_process_to_process() {
     let server = RedisServer::start();
     let last = Arc::new(Mutex::new(0));
@@ -247,7 +247,7 @@ async fn fences_grow_from_process_to_process() {
 
 /// Without hand-off, the reply to a release passes the lock to the next caller of the process. If
 /// that reply is lost, the caller must not wait for the end of the lease.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_reply_that_passed_the_lock_on_delays_nobody() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
@@ -268,7 +268,7 @@ async fn a_lost_reply_that_passed_the_lock_on_delays_nobody() {
 }
 
 /// Without hand-off, one request releases the lock and grants it to the next caller.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_hand_off_the_reply_to_a_release_passes_the_lock_on() {
     let server = RedisServer::start();
     let builder = Tenure::builder(server.url()).hand_off(false);

@@ -20,7 +20,7 @@ async fn make_kept(client: &Tenure, lock: &Lock) {
     assert!(is_kept.await, "the lock is never kept");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn using_a_kept_lock_costs_the_server_nothing() {
     const USES: u64 = 500;
     let server = RedisServer::start();
@@ -41,7 +41,7 @@ async fn using_a_kept_lock_costs_the_server_nothing() {
 }
 
 /// As redis-py, rslock and many others do.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn another_library_gets_a_kept_lock_when_its_time_is_over() {
     let server = RedisServer::start();
     let a = Tenure::connect(server.url()).await.unwrap();
@@ -65,7 +65,7 @@ async fn another_library_gets_a_kept_lock_when_its_time_is_over() {
 }
 
 /// It is as if the holder had died.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_keeper_that_dies_is_succeeded_when_its_lease_ends() {
     let server = RedisServer::start();
     let keeper = Program::start(&server.url());
@@ -76,7 +76,7 @@ async fn a_keeper_that_dies_is_succeeded_when_its_lease_ends() {
     assert!(lock.acquire().await.unwrap().is_valid());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_is_not_heard_gets_a_kept_lock_when_its_time_is_over() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -96,7 +96,7 @@ async fn a_client_that_is_not_heard_gets_a_kept_lock_when_its_time_is_over() {
 }
 
 /// The channel of the keeper is not one of those that this user may publish to.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_may_not_ask_gets_a_kept_lock_when_its_time_is_over() {
     let server = RedisServer::builder().user("worker", "on >pw ~* resetchannels +@all");
     let server = server.start();
@@ -115,7 +115,7 @@ async fn a_client_that_may_not_ask_gets_a_kept_lock_when_its_time_is_over() {
     assert_eq!(a.stats().let_go, 0);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_may_not_hear_keeps_nothing() {
     let server = RedisServer::builder().user("worker", "on >pw ~* resetchannels +@all");
     let server = server.start();
@@ -140,7 +140,7 @@ async fn a_client_that_may_not_hear_keeps_nothing() {
 }
 
 /// Asks may have been missed while the connection for messages was gone.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_was_deaf_lets_go_of_everything() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -157,7 +157,7 @@ async fn a_client_that_was_deaf_lets_go_of_everything() {
 }
 
 /// The server says nothing until the lease must have ended.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kept_lease_that_ended_unreachable_is_not_used() {
     let wire = Wire::start();
     let a = wire
@@ -177,7 +177,7 @@ async fn a_kept_lease_that_ended_unreachable_is_not_used() {
     wire.proxy.heal();
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_time_out_of_range_is_refused() {
     let a = Tenure::connect("memory://").await.unwrap();
     let parts = ["the time to keep", "from 1 ms to half of the ttl"];
@@ -194,7 +194,7 @@ async fn a_time_out_of_range_is_refused() {
 }
 
 /// A lock may be shorter than the client's time is meant for, or switch it off.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn the_clients_time_is_for_all_its_locks() {
     let server = RedisServer::start();
     let a = Tenure::builder(server.url()).keep(ms(10_000));
@@ -206,7 +206,7 @@ async fn the_clients_time_is_for_all_its_locks() {
     assert_eq!(a.stats().kept, kept);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_redlock_keeps_nothing() {
     let urls = [
         "redis://127.0.0.1:1",

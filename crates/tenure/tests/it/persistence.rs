@@ -25,7 +25,7 @@ async fn taken_again(server: &RedisServer) -> Option<Fence> {
 }
 
 /// With `everysec` the reply may come before the write: Redis waits for a slow disk that way.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_lock_survives_the_crash_of_a_server_that_has_written_it() {
     for fsync in [Fsync::Always, Fsync::Everysec] {
         let server = RedisServer::builder().aof(fsync).start();
@@ -39,7 +39,7 @@ async fn a_lock_survives_the_crash_of_a_server_that_has_written_it() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_server_without_one_forgets_its_locks_and_fences_grow() {
     let server = RedisServer::start();
     let (_lease, fence) = taken(&server).await;
@@ -49,7 +49,7 @@ async fn a_server_without_one_forgets_its_locks_and_fences_grow() {
     assert!(again.expect("it was forgotten") > fence);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn what_a_power_cut_takes_from_an_append_only_file_is_forgotten_and_fences_grow() {
     let server = RedisServer::builder().aof(Fsync::Everysec).start();
     let written = append_only_file(&server);

@@ -47,7 +47,7 @@ fn check_renewed(tenure: &Tenure, guards: &[Guard]) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn leases_that_are_due_together_take_few_calls() {
     let (server, tenure, guards) = many_leases("").await;
     server.reset_stats();
@@ -59,7 +59,7 @@ async fn leases_that_are_due_together_take_few_calls() {
 }
 
 /// A lease that is no longer ours is lost, the new holder's is not touched, and the others are renewed.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn what_another_holds_is_not_renewed() {
     let (server, tenure, mut guards) = many_leases("").await;
     // Later than that, leases are no longer looked at except when they are renewed.
@@ -77,7 +77,7 @@ async fn what_another_holds_is_not_renewed() {
     assert_eq!(gone.lost().await, LostReason::Gone);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_server_that_has_forgotten_the_script_gets_its_text() {
     let (server, tenure, guards) = many_leases("").await;
     server.client().command(&["SCRIPT", "FLUSH"]);
@@ -85,7 +85,7 @@ async fn a_server_that_has_forgotten_the_script_gets_its_text() {
     assert!(server.command_calls("mget") > 0);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_user_that_may_not_read_several_keys_renews_one_by_one() {
     let (_server, tenure, guards) = many_leases("-mget").await;
     check_renewed(&tenure, &guards);

@@ -7,7 +7,7 @@ use tenure_testkit::RedisServer;
 
 use crate::stage::{ms, soon};
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_free_lock_is_taken_in_one_round_trip_and_released_in_one() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -26,7 +26,7 @@ async fn a_free_lock_is_taken_in_one_round_trip_and_released_in_one() {
     );
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn re_entering_costs_nothing() {
     let server = RedisServer::start();
     let owner = Tenure::connect(server.url()).await.unwrap().owner();
@@ -40,7 +40,7 @@ async fn re_entering_costs_nothing() {
     drop(outer);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_busy_lock_is_tried_in_one_round_trip() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -54,7 +54,7 @@ async fn a_busy_lock_is_tried_in_one_round_trip() {
     assert!(server.command_calls("xadd") <= 1);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_held_lock_costs_three_renewals_per_ttl() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -67,7 +67,7 @@ async fn a_held_lock_costs_three_renewals_per_ttl() {
     guard.release().await.unwrap();
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_released_lock_costs_nothing_more() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -84,7 +84,7 @@ async fn a_released_lock_costs_nothing_more() {
 
 /// Of those who wait, only the first look after a lock whose holder renews it; the others have an eye
 /// on its lease, say rarely that they are there, and hear of everything else.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_crowd_that_waits_costs_little_while_nothing_changes() {
     const CROWD: usize = 24;
     let server = RedisServer::start();

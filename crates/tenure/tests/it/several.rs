@@ -19,7 +19,7 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("name:{number}")).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn several_locks_take_one_round_trip_and_one_to_release() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -46,7 +46,7 @@ async fn several_locks_take_one_round_trip_and_one_to_release() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_busy_one_of_several_is_found_in_one_round_trip_that_writes_nothing() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -59,7 +59,7 @@ async fn a_busy_one_of_several_is_found_in_one_round_trip_that_writes_nothing() 
 }
 
 /// M2: callers that do not wait hold both locks or none, whenever somebody looks.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_sees_some_of_several_locks_held() {
     let server = RedisServer::start();
     let is_over = Arc::new(AtomicBool::new(false));
@@ -107,7 +107,7 @@ async fn nobody_sees_some_of_several_locks_held() {
 }
 
 /// Each of them is offered to its waiter, also if others are simply free.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_release_of_several_locks_offers_each_to_its_waiter() {
     let server = RedisServer::start();
     let holder = Tenure::connect(server.url()).await.unwrap();
@@ -136,7 +136,7 @@ async fn a_release_of_several_locks_offers_each_to_its_waiter() {
     assert_eq!(redis.command(&["EXISTS", "a", "b", "c"]).int(), 0);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_key_that_is_no_lock_leaves_none_of_the_others() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -153,7 +153,7 @@ async fn a_key_that_is_no_lock_leaves_none_of_the_others() {
     assert_eq!(server.client().command(&["LLEN", "b"]).int(), 1);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_fence_counter_that_is_none_leaves_no_lock() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -164,7 +164,7 @@ async fn a_fence_counter_that_is_none_leaves_no_lock() {
     assert_eq!(left, 0);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_forbidden_key_leaves_none_of_the_others() {
     let rules = "on >pw +@all &* ~a ~c ~tenure:* %R~b";
     let server = RedisServer::builder().user("worker", rules).start();
@@ -183,7 +183,7 @@ async fn a_forbidden_key_leaves_none_of_the_others() {
     allowed.release().await.unwrap();
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_user_without_mget_can_still_acquire_several_locks() {
     let rules = "on >pw ~* &* +@all -mget";
     let server = RedisServer::builder().user("worker", rules).start();
@@ -205,7 +205,7 @@ async fn a_user_without_mget_can_still_acquire_several_locks() {
 }
 
 /// A client that knew no shared counter, or many hand-offs, leave a lock with a counter of its own.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_lock_with_a_fence_counter_of_its_own_gets_a_greater_fence() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -226,7 +226,7 @@ async fn a_lock_with_a_fence_counter_of_its_own_gets_a_greater_fence() {
     assert!(single.fence().get() > ahead + 1);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_reply_for_several_locks_ends_in_one_grant() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -243,7 +243,7 @@ async fn a_lost_reply_for_several_locks_ends_in_one_grant() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_locks_whose_grant_stays_unknown_are_released() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -259,7 +259,7 @@ async fn several_locks_whose_grant_stays_unknown_are_released() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_reply_to_the_release_of_several_locks_is_no_lie() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -285,7 +285,7 @@ fn client_program() {
     std::thread::sleep(ms(60_000));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_locks_of_a_killed_process_are_free_when_their_leases_end() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -306,7 +306,7 @@ async fn several_locks_of_a_killed_process_are_free_when_their_leases_end() {
 }
 
 /// A kept lease is no reason to report a lock as busy.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn kept_leases_of_any_client_give_way_to_several_locks() {
     let server = RedisServer::start();
     let keeper = Tenure::builder(server.url()).keep(ms(5_000));
@@ -332,7 +332,7 @@ async fn kept_leases_of_any_client_give_way_to_several_locks() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn names_in_one_slot_of_a_cluster_take_one_script() {
     let cluster = Cluster::builder().masters(2).replicas(0).steady().start();
     let tenure = Tenure::connect(cluster.url()).await.unwrap();
@@ -349,7 +349,7 @@ async fn names_in_one_slot_of_a_cluster_take_one_script() {
 
 /// A node of a cluster that is used as one server learns from an error that names must be in one
 /// slot.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn where_all_keys_must_be_in_one_slot_names_are_acquired_in_order() {
     let cluster = Cluster::builder().masters(1).replicas(0).steady().start();
     let server = cluster.master_of_key("a");
@@ -366,7 +366,7 @@ async fn where_all_keys_must_be_in_one_slot_names_are_acquired_in_order() {
 
 /// In Redisson's layout names are acquired one by one. In the order that each caller names, both would
 /// hold one and wait for the other.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_that_hold_one_lock_and_wait_for_the_next_cannot_block_each_other() {
     let server = RedisServer::start();
     let url = format!("{}?layout=redisson", server.url());
@@ -398,7 +398,7 @@ async fn callers_that_hold_one_lock_and_wait_for_the_next_cannot_block_each_othe
 }
 
 /// One `WAIT` is for all, and too few replicas leave none held.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn replicas_confirm_several_locks_or_none_is_held() {
     let master = RedisServer::start();
     let link = Proxy::start(master.addr());

@@ -8,7 +8,7 @@ use crate::stage::{ms, soon};
 
 const LATEST: &str = "9000000000000000";
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn other_libraries_and_readers_exclude_each_other() {
     let server = RedisServer::start();
     let mut redis = server.client();
@@ -25,7 +25,7 @@ async fn other_libraries_and_readers_exclude_each_other() {
 }
 
 /// A client that knows nothing of readers offers the lock to a waiting one as to anybody.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn an_offer_to_a_reader_alone_becomes_shared() {
     let server = RedisServer::start();
     let mut redis = server.client();
@@ -54,7 +54,7 @@ async fn an_offer_to_a_reader_alone_becomes_shared() {
 }
 
 /// Every reader after the first joins its lease.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn readers_of_one_process_cost_the_server_nothing() {
     let server = RedisServer::start();
     let tenure = Tenure::builder(server.url()).hand_off_time(ms(60_000));
@@ -70,7 +70,7 @@ async fn readers_of_one_process_cost_the_server_nothing() {
     drop(first);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_reader_asks_once_and_releases_once() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_reader_asks_once_and_releases_once() {
     assert_eq!(server.command_calls("publish"), 0);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn where_locks_cannot_be_shared_it_is_refused_and_nothing_is_sent() {
     let server = RedisServer::start();
     let java = Tenure::builder(server.url()).layout(Layout::Redisson);
@@ -104,7 +104,7 @@ async fn where_locks_cannot_be_shared_it_is_refused_and_nothing_is_sent() {
     assert!(refused.to_string().contains("metadata"), "{refused}");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_key_of_another_type_is_named() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();

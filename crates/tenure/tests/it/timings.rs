@@ -12,7 +12,7 @@ fn count(locks: &Locks, call: Call, outcome: CallOutcome) -> u64 {
     calls.map(|it| it.took.count()).sum()
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn each_question_is_counted_once_by_what_it_was() {
     let server = RedisServer::builder().password("s3cret").start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -38,7 +38,7 @@ async fn each_question_is_counted_once_by_what_it_was() {
     assert!(!format!("{told:?}").contains("s3cret"));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn renewals_are_counted_whether_one_or_many() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -56,7 +56,7 @@ async fn renewals_are_counted_whether_one_or_many() {
     drop((one, many));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn what_is_refused_or_not_answered_is_told_apart() {
     let server = RedisServer::builder()
         .user("meek", "on >pw ~* &* +@all")
@@ -80,7 +80,7 @@ async fn what_is_refused_or_not_answered_is_told_apart() {
     assert!(acquired(CallOutcome::Unanswered) > 0);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_server_of_several_is_told() {
     for (stage, wanted) in [
         (Stage::redlock_3(), Call::Vote),

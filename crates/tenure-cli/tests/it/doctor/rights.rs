@@ -43,7 +43,7 @@ fn mends(rules: &str, query: &str, result: &str, found: &str, line: &str) {
 }
 
 /// All at once: mostly they wait.
-#[test]
+#[tenure_testkit::test]
 fn what_is_missing_is_named_and_the_line_mends_it() {
     let cases = [
         (
@@ -102,7 +102,7 @@ fn what_is_missing_is_named_and_the_line_mends_it() {
 }
 
 /// Without `MULTI` nothing can be tried: the line gives everything.
-#[test]
+#[tenure_testkit::test]
 fn without_transactions_the_line_gives_everything() {
     let (server, url) = restricted("~* &* +@all -multi -zadd");
     let (ended, report) = examine(from_ref(&url));
@@ -117,7 +117,7 @@ fn without_transactions_the_line_gives_everything() {
 }
 
 /// Everything that docs/wire-format.md names is enough, and no more is asked for.
-#[test]
+#[tenure_testkit::test]
 fn what_the_documentation_names_is_enough() {
     let documented = include_str!("../../../../../docs/wire-format.md");
     let row = documented
@@ -132,7 +132,7 @@ fn what_the_documentation_names_is_enough() {
     says(&report, "rights", "ok", "");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_user_of_some_names_only_says_which() {
     let (server, url) = restricted("~job:* ~tenure:* &* +@all");
     let (ended, report) = examine(from_ref(&url));
@@ -144,7 +144,7 @@ fn a_user_of_some_names_only_says_which() {
     leaves_nothing(&server);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_command_that_was_renamed_away_is_named() {
     let server = RedisServer::builder()
         .config("rename-command", "EVALSHA \"\"")
@@ -155,7 +155,7 @@ fn a_command_that_was_renamed_away_is_named() {
 }
 
 /// Only locks that ask their replicas need `WAIT`: it is nothing bad that it is forbidden.
-#[test]
+#[tenure_testkit::test]
 fn without_wait_a_single_server_is_fit() {
     let rules = "on >pw ~* &* +@all -wait";
     let master = RedisServer::builder().user("worker", rules).start();

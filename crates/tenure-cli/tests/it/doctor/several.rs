@@ -18,7 +18,7 @@ fn says_together(report: &Value, name: &str, result: &str, found: &str) {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn three_nodes_are_fit() {
     let nodes = RedlockNodes::builder().nodes(3).start();
     let (ended, report) = examine(&nodes.urls());
@@ -30,7 +30,7 @@ fn three_nodes_are_fit() {
     nodes.nodes().iter().for_each(leaves_nothing);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn an_even_number_is_to_be_considered_and_a_dead_node_is_bad() {
     let nodes = RedlockNodes::builder().nodes(4).start();
     nodes.node(1).kill();
@@ -46,7 +46,7 @@ fn an_even_number_is_to_be_considered_and_a_dead_node_is_bad() {
     assert_eq!(other["result"], "ok", "{other}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn one_server_named_twice_is_bad() {
     let server = RedisServer::start();
     let other = RedisServer::start();
@@ -61,7 +61,7 @@ fn one_server_named_twice_is_bad() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn young_nodes_that_may_forget_have_no_vote() {
     let nodes = RedlockNodes::builder().nodes(3).without_aof().start();
     let (ended, report) = examine(&nodes.urls());
@@ -70,7 +70,7 @@ fn young_nodes_that_may_forget_have_no_vote() {
     says(&report, "persistence", "warn", "no persistence");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn clocks_that_differ_are_noticed() {
     let Some(clock) = ClockShim::compile() else {
         return; // no compiler here
@@ -87,7 +87,7 @@ fn clocks_that_differ_are_noticed() {
     assert_eq!(ahead["result"], "warn", "{ahead}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_master_of_sentinels_is_examined() {
     let sentinels = Sentinels::builder().replicas(1).steady().start();
     let (ended, report) = examine(&[sentinels.url()]);
@@ -104,7 +104,7 @@ fn the_master_of_sentinels_is_examined() {
     leaves_nothing(sentinels.master());
 }
 
-#[test]
+#[tenure_testkit::test]
 fn every_master_of_a_cluster_is_examined() {
     let nodes = Cluster::builder().masters(3).replicas(0);
     let cluster = nodes.steady().start();
@@ -132,7 +132,7 @@ fn every_master_of_a_cluster_is_examined() {
     cluster.servers().iter().for_each(leaves_nothing);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_master_that_is_gone_does_not_hide_the_others() {
     let cluster = Cluster::builder()
         .masters(3)

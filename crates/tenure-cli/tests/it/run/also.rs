@@ -17,7 +17,7 @@ fn is_free(name: &str) -> bool {
     server().client().command(&["EXISTS", name]).int() == 0
 }
 
-#[test]
+#[tenure_testkit::test]
 fn also_holds_all_locks_and_tells_the_command_of_each() {
     let line = "echo $TENURE_NAME $TENURE_NAME_2 $TENURE_NAME_3; \
                 echo $TENURE_LEASE $TENURE_LEASE_2 $TENURE_LEASE_3; \
@@ -36,7 +36,7 @@ fn also_holds_all_locks_and_tells_the_command_of_each() {
     assert!(names.into_iter().all(is_free), "not released");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_busy_lock_is_named_and_none_is_held() {
     let holder = hold("busy:b");
     for options in [&["-n"][..], &["-w", "0.2"], &["-w", "1.5"]] {
@@ -58,7 +58,7 @@ fn a_busy_lock_is_named_and_none_is_held() {
     drop(holder);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_command_waits_until_all_its_locks_are_free() {
     let holder = start(&["run", "all:b", "-c", "echo held; read _"]);
     assert_eq!(holder.expect_line(SOON), "held");
@@ -77,7 +77,7 @@ fn a_command_waits_until_all_its_locks_are_free() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_command_ends_with_the_first_lock_that_is_lost() {
     let holder = start(&[
         "run",
@@ -100,7 +100,7 @@ fn a_command_ends_with_the_first_lock_that_is_lost() {
     assert!(eventually(SOON, || is_free("lost:a")), "not released");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn at_least_keeps_all_locks() {
     run(&[
         "run",
@@ -118,7 +118,7 @@ fn at_least_keeps_all_locks() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_lock_that_is_named_twice_is_refused() {
     let ended = run(&["run", "twice", "--also", "twice", "true"]);
     ended.ended_with(64);
@@ -129,7 +129,7 @@ fn a_lock_that_is_named_twice_is_refused() {
 }
 
 /// A command under a lock of its own is not told the locks of the command around it.
-#[test]
+#[tenure_testkit::test]
 fn a_command_inside_another_knows_its_own_locks_only() {
     let tenure = env!("CARGO_BIN_EXE_tenure");
     let inner =
@@ -139,7 +139,7 @@ fn a_command_inside_another_knows_its_own_locks_only() {
     assert_eq!(ended.stdout, "inner none\n");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_command_that_would_wait_for_itself_is_refused() {
     let tenure = env!("CARGO_BIN_EXE_tenure");
     let inner = format!("exec {tenure} run other --also self:b true");

@@ -25,7 +25,7 @@ fn all_gone(ids: &[u32]) {
     assert!(gone, "alive among {ids:?}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_lost_lock_ends_them_all() {
     let (process, ids) = tree(&["-t", "1"], "tree-lost");
     server().client().command(&["DEL", "tree-lost"]);
@@ -34,14 +34,14 @@ fn a_lost_lock_ends_them_all() {
     assert!(!ids.iter().any(|id| is_alive(*id)), "{ids:?}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_killed_wrapper_ends_them_all() {
     let (process, ids) = tree(&[], "tree-wrapper");
     process.kill();
     all_gone(&ids);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_killed_warden_ends_them_all() {
     let (process, ids) = tree(&[], "tree-warden");
     kill(pid(warden_of(process.pid())), Signal::SIGKILL).unwrap();
@@ -49,7 +49,7 @@ fn a_killed_warden_ends_them_all() {
     assert!(!ids.iter().any(|id| is_alive(*id)), "{ids:?}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_stopped_command_is_ended_too() {
     let (process, ids) = tree(&["-t", "1"], "tree-stopped");
     for id in &ids {
@@ -60,7 +60,7 @@ fn a_stopped_command_is_ended_too() {
     assert!(!ids.iter().any(|id| is_alive(*id)), "{ids:?}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn who_outlives_the_command_is_ended_before_the_lock_is_let_go() {
     let line =
         "sleep 61 >&- & echo $!; setsid sh -c 'echo $$; exec sleep 62 >&-' & sleep 0.2; exit 3";
@@ -75,7 +75,7 @@ fn who_outlives_the_command_is_ended_before_the_lock_is_let_go() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn who_outlives_the_command_and_is_deaf_is_killed() {
     let line = "trap '' TERM; sleep 61 & echo $!; exit 0";
     let process = start(&["run", "-k", ".2", "deaf", "-c", line]);
@@ -84,14 +84,14 @@ fn who_outlives_the_command_and_is_deaf_is_killed() {
     assert!(!is_alive(id));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn who_just_takes_a_moment_to_end_is_not_worth_a_word() {
     let ended = run(&["run", "moment", "-c", "sleep 0.02 & exit 0"]);
     ended.ended_with(0);
     assert_eq!(ended.stderr, "");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn wait_all_waits_for_them() {
     let files = tempfile::tempdir().unwrap();
     let file = files.path().join("done");
@@ -102,7 +102,7 @@ fn wait_all_waits_for_them() {
     assert_eq!(std::fs::read_to_string(file).unwrap(), "done\n");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn wait_all_does_not_wait_for_longer_than_max_time() {
     let line = "sleep 60 & echo $!; exit 0";
     let process = start(&["run", "--wait-all", "--max-time", ".3", "all", "-c", line]);
@@ -111,7 +111,7 @@ fn wait_all_does_not_wait_for_longer_than_max_time() {
     assert!(!is_alive(id));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_stopped_warden_is_replaced() {
     let (process, ids) = tree(&["-t", "1"], "warden-stopped");
     kill(pid(warden_of(process.pid())), Signal::SIGSTOP).unwrap();
@@ -124,7 +124,7 @@ fn a_stopped_warden_is_replaced() {
     run(&["run", "-n", "warden-stopped", "true"]).ended_with(0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_stopped_warden_does_not_keep_an_impatient_user() {
     let (process, ids) = tree(&[], "warden-stopped-int");
     kill(pid(warden_of(process.pid())), Signal::SIGSTOP).unwrap();

@@ -8,21 +8,21 @@ use tenure_testkit::RedisServer;
 use super::{at, code, hold, hold_with, on, pid, run, server, start, warden_of};
 use crate::command;
 
-#[test]
+#[tenure_testkit::test]
 fn those_of_the_command_are_passed_on() {
     for code in [0, 1, 2, 75, 79, 123, 255] {
         run(&["run", "own", "-c", &format!("exit {code}")]).ended_with(code);
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_command_that_a_signal_ended_is_128_and_its_number() {
     for signal in [1, 9, 11, 15] {
         run(&["run", "ended", "-c", &format!("kill -{signal} $$")]).ended_with(128 + signal);
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_wrong_command_line_is_64() {
     for arguments in [
         &["run"] as &[&str],
@@ -43,7 +43,7 @@ fn a_wrong_command_line_is_64() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn an_unreachable_server_is_69() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = port.local_addr().unwrap().port();
@@ -58,7 +58,7 @@ fn an_unreachable_server_is_69() {
     assert_eq!(ended.stderr.matches(&place).count(), 1, "{ended}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_killed_warden_is_70() {
     let holder = hold("warden-killed");
     let warden = warden_of(holder.pid());
@@ -67,7 +67,7 @@ fn a_killed_warden_is_70() {
     run(&["run", "-n", "warden-killed", "true"]).ended_with(0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_busy_lock_is_75_or_what_was_asked_for() {
     let _holder = hold("busy");
     for (arguments, code) in [
@@ -90,7 +90,7 @@ fn a_busy_lock_is_75_or_what_was_asked_for() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_refused_password_is_77_and_not_told() {
     let server = RedisServer::builder().password("right").start();
     let url = format!("redis://:wrong@{}/", server.addr());
@@ -100,7 +100,7 @@ fn a_refused_password_is_77_and_not_told() {
     command::run(&mut on(&server, &["run", "n", "true"])).ended_with(0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_wrong_url_or_variable_is_78() {
     command::run(&mut at("http://h/", &["run", "n", "true"])).ended_with(78);
     let ended = command::run(&mut at("memory://", &["run", "n", "true"]));
@@ -112,7 +112,7 @@ fn a_wrong_url_or_variable_is_78() {
     command::run(command.env("TENURE_CONFIG", "/does/not/exist")).ended_with(78);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_lost_lock_is_79_or_what_was_asked_for() {
     for (name, options, expected) in [
         ("gone", &[] as &[&str], 79),
@@ -126,14 +126,14 @@ fn a_lost_lock_is_79_or_what_was_asked_for() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_command_that_runs_too_long_is_124() {
     run(&["run", "--max-time", ".1", "long", "sleep", "60"]).ended_with(124);
     let deaf = "trap '' TERM; sleep 60 & sleep 61";
     run(&["run", "--max-time", ".1", "-k", ".1", "long", "-c", deaf]).ended_with(124);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_command_that_cannot_be_run_is_126_and_one_that_is_not_there_127() {
     let _holder = hold("held-meanwhile");
     // At once, without waiting for the lock.
@@ -151,7 +151,7 @@ fn a_command_that_cannot_be_run_is_126_and_one_that_is_not_there_127() {
     command::run(command.env("PATH", files.path())).ended_with(126);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_program_that_the_system_refuses_is_126_and_the_lock_is_free_again() {
     use std::os::unix::fs::PermissionsExt;
     let files = tempfile::tempdir().unwrap();
@@ -164,7 +164,7 @@ fn a_program_that_the_system_refuses_is_126_and_the_lock_is_free_again() {
     run(&["run", "-n", "refused", "true"]).ended_with(0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_signal_that_ends_the_waiting_is_128_and_its_number() {
     let _holder = hold("queue-left");
     for signal in [

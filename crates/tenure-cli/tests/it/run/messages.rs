@@ -28,7 +28,7 @@ fn cut(text: &str) -> String {
     cut
 }
 
-#[test]
+#[tenure_testkit::test]
 fn verbose_tells_of_acquiring_and_letting_go() {
     let ended = run(&["run", "-v", "told", "true"]);
     assert_eq!(
@@ -43,7 +43,7 @@ fn verbose_tells_of_acquiring_and_letting_go() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_busy_lock_names_its_holder() {
     let holder = on(server(), &["run", "named", "sleep", "60"]);
     let account = command::account();
@@ -81,7 +81,7 @@ fn a_busy_lock_names_its_holder() {
     assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn what_others_wrote_cannot_forge_a_line() {
     server().client().command(&[
         "SET",
@@ -96,7 +96,7 @@ fn what_others_wrote_cannot_forge_a_line() {
     assert!(!ended.stderr.contains('\u{1b}'), "{ended}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_lock_of_another_library_is_told_as_such() {
     server()
         .client()
@@ -108,7 +108,7 @@ fn a_lock_of_another_library_is_told_as_such() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_lost_lock_tells_why_and_what_happens() {
     let holder = super::hold_with(&["-t", "2"], "lost-told");
     server().client().command(&["DEL", "lost-told"]);
@@ -126,7 +126,7 @@ fn a_lost_lock_tells_why_and_what_happens() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_command_that_runs_too_long_is_told() {
     let ended = run(&["run", "--max-time", ".2", "long-told", "sleep", "60"]);
     assert_eq!(
@@ -135,7 +135,7 @@ fn a_command_that_runs_too_long_is_told() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_missing_warden_is_told() {
     let holder = hold("warden-told");
     kill(pid(warden_of(holder.pid())), Signal::SIGKILL).unwrap();
@@ -146,7 +146,7 @@ fn a_missing_warden_is_told() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_command_under_its_own_lock_is_refused_at_once() {
     let inner = format!("{} run own-lock true", env!("CARGO_BIN_EXE_tenure"));
     let ended = run(&["run", "own-lock", "-c", &inner]);
@@ -171,7 +171,7 @@ fn a_command_under_its_own_lock_is_refused_at_once() {
     command::run(&mut command).ended_with(0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn commands_that_are_not_there_are_told() {
     let ended = run(&["run", "n", "no-such-command"]);
     assert_eq!(
@@ -191,7 +191,7 @@ fn commands_that_are_not_there_are_told() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn waiting_is_not_told_where_nobody_looks() {
     let _holder = hold("unwatched");
     let waiter = start(&["run", "-w", "1.2", "-q", "unwatched", "true"]);

@@ -21,7 +21,7 @@ fn ttl_of(name: &str) -> i64 {
     server().client().command(&["PTTL", name]).int()
 }
 
-#[test]
+#[tenure_testkit::test]
 fn wait_waits_until_the_lock_is_free() {
     let holder = start(&["run", "freed", "-c", "echo held; read _"]);
     assert_eq!(holder.expect_line(SOON), "held");
@@ -32,7 +32,7 @@ fn wait_waits_until_the_lock_is_free() {
     assert_eq!(code(&waiter), 0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn command_is_a_line_for_the_shell() {
     let ended = run(&["run", "line", "-c", "echo a | tr a b; exit 3"]);
     ended.ended_with(3);
@@ -41,7 +41,7 @@ fn command_is_a_line_for_the_shell() {
     assert_eq!(ended.stdout, "before\n");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn ttl_comes_from_the_option_then_the_variable_then_the_file() {
     let files = tempfile::tempdir().unwrap();
     let config = files.path().join("tenure.toml");
@@ -64,7 +64,7 @@ fn ttl_comes_from_the_option_then_the_variable_then_the_file() {
     assert_eq!(ttl(&[], None, false), "30000\n");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_lease_is_renewed_unless_told_otherwise() {
     let ended = run(&["run", "-t", ".6", "renewed", "sleep", "1.5"]);
     ended.ended_with(0);
@@ -74,7 +74,7 @@ fn a_lease_is_renewed_unless_told_otherwise() {
     ended.ended_with(0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn at_least_leaves_the_lease_behind_for_the_rest() {
     let begun = Instant::now();
     run(&["run", "--at-least", "20", "kept", "true"]).ended_with(0);
@@ -92,7 +92,7 @@ fn at_least_leaves_the_lease_behind_for_the_rest() {
     run(&["run", "-n", "not-kept", "true"]).ended_with(0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn at_least_does_not_hide_that_the_lock_was_lost() {
     let files = tempfile::tempdir().unwrap();
     let end = files.path().join("end");
@@ -107,14 +107,14 @@ fn at_least_does_not_hide_that_the_lock_was_lost() {
     assert_eq!(code(&process), 79, "{}", process.stderr());
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_shortest_ttl_that_is_taken_is_kept() {
     // A machine that stands still for 90 ms loses such a lease, and must.
     let kept = || run(&["run", "-t", "270ms", "short", "sleep", "1"]).code == 0;
     assert!((0..10).any(|_| kept()));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn max_time_asks_before_it_kills() {
     let line = "trap 'echo asked; exit 0' TERM; while :; do sleep 0.01; done";
     let ended = run(&["run", "--max-time", ".3", "asked", "-c", line]);
@@ -122,7 +122,7 @@ fn max_time_asks_before_it_kills() {
     assert_eq!(ended.stdout, "asked\n");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn max_time_may_be_longer_than_any_clock() {
     let ended = run(&[
         "run",
@@ -135,7 +135,7 @@ fn max_time_may_be_longer_than_any_clock() {
     assert_eq!(ended.stderr, "");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn kill_after_is_the_time_between() {
     let line = "trap 'echo asked' TERM; while :; do sleep 0.01; done";
     let ended = run(&["run", "--max-time", ".2", "-k", ".4", "killed", "-c", line]);
@@ -144,7 +144,7 @@ fn kill_after_is_the_time_between() {
     assert!(ended.took >= Duration::from_millis(600), "{ended}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn on_lost_warn_lets_the_command_go_on() {
     let line = "echo held; read _; echo went on; exit 6";
     let process = start(&["run", "-t", "1", "--on-lost", "warn", "warned", "-c", line]);
@@ -162,7 +162,7 @@ fn on_lost_warn_lets_the_command_go_on() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn meta_is_written_about_the_lease() {
     let line = [
         "--meta",
@@ -179,7 +179,7 @@ fn meta_is_written_about_the_lease() {
     assert_eq!(text(&["HGET", "tenure:meta:{noted}", "why"]), "a=b");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_record_names_user_and_program_but_no_argument() {
     let mut process = on(server(), &["run", "recorded", "--", "sleep", "60.0"]);
     // The environment is not trusted for the user's name.
@@ -196,19 +196,19 @@ fn the_record_names_user_and_program_but_no_argument() {
     assert!(!shown.contains("60.0"), "{shown}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn jitter_delays_the_asking() {
     run(&["run", "--jitter", "50ms", "delayed", "true"]).ended_with(0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn exclusive_is_what_happens_anyway() {
     run(&["run", "-x", "exclusive", "true"]).ended_with(0);
     run(&["run", "--exclusive", "exclusive", "true"]).ended_with(0);
     run(&["run", "-e", "exclusive", "true"]).ended_with(0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn letters_that_are_reserved_or_make_no_sense_are_refused_with_the_reason() {
     for (option, told) in [
         (&["-j", "3"] as &[&str], "-j/--slots is not supported yet"),
@@ -229,7 +229,7 @@ fn letters_that_are_reserved_or_make_no_sense_are_refused_with_the_reason() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn quiet_says_nothing_of_a_busy_lock() {
     let _holder = hold("quiet");
     let ended = run(&["run", "-q", "-n", "quiet", "true"]);
@@ -239,7 +239,7 @@ fn quiet_says_nothing_of_a_busy_lock() {
     assert_eq!(ended.stderr, "");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn skip_does_not_wait_unless_told_for_how_long() {
     let holder = hold("skipped");
     let ended = run(&["run", "--skip", "skipped", "echo", "ran"]);
@@ -252,7 +252,7 @@ fn skip_does_not_wait_unless_told_for_how_long() {
 }
 
 /// As long as the caller is willing to wait.
-#[test]
+#[tenure_testkit::test]
 fn who_waits_sits_out_a_servers_trouble() {
     let server = RedisServer::start();
     let held = on(
@@ -273,7 +273,7 @@ fn who_waits_sits_out_a_servers_trouble() {
     assert_eq!(waiting.expect_line(SOON * 3), "ran");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_help_has_the_letters_and_the_warden_is_not_in_it() {
     let ended = command::run(&mut command::tenure(&["run", "--help"]));
     ended.ended_with(0);
@@ -305,7 +305,7 @@ fn the_help_has_the_letters_and_the_warden_is_not_in_it() {
     assert!(!ended.stdout.contains("warden"), "{ended}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn several_servers_hold_a_lock_by_majority() {
     let nodes = tenure_testkit::RedlockNodes::start();
     let urls = nodes.urls().join(" ");
@@ -332,7 +332,7 @@ fn several_servers_hold_a_lock_by_majority() {
 }
 
 /// On several servers a lease above 30 seconds is for clients that all say so.
-#[test]
+#[tenure_testkit::test]
 fn longer_leases_on_several_servers_are_asked_for_by_every_client() {
     let nodes = tenure_testkit::RedlockNodes::start();
     let urls = nodes.urls().join(" ");
@@ -350,7 +350,7 @@ fn longer_leases_on_several_servers_are_asked_for_by_every_client() {
     run(&["ls", "--longest-ttl", "45s"]).ended_with(0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn readers_run_at_once_and_no_writer_beside_them() {
     let _one = hold_with(&["-s"], "shared");
     let _two = hold_with(&["--shared"], "shared");
@@ -371,7 +371,7 @@ fn readers_run_at_once_and_no_writer_beside_them() {
     ended.ended_with(75);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_shared_lock_cannot_be_exclusive_or_have_metadata() {
     for option in [&["-x"] as &[&str], &["--meta", "a=b"]] {
         let ended = run(&[&["run", "-s"], option, &["shared", "true"]].concat());

@@ -3,7 +3,7 @@
 use super::{SOON, code, on, run, server, start};
 use crate::command;
 
-#[test]
+#[tenure_testkit::test]
 fn the_command_gets_name_fence_lease_and_ttl_and_nothing_else() {
     let mut command = on(server(), &["run", "-t", "20", "env", "--", "env"]);
     command.env_clear();
@@ -29,7 +29,7 @@ fn the_command_gets_name_fence_lease_and_ttl_and_nothing_else() {
     assert_eq!(ended.stderr, "");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn fences_grow_from_command_to_command() {
     let fence = || -> u64 {
         let ended = run(&["run", "growing", "-c", "echo $TENURE_FENCE"]);
@@ -39,7 +39,7 @@ fn fences_grow_from_command_to_command() {
     assert!(fence() > first);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn input_and_output_are_those_of_the_command() {
     let process = start(&["run", "talk", "--", "cat"]);
     for line in ["one", "two"] {
@@ -51,7 +51,7 @@ fn input_and_output_are_those_of_the_command() {
     assert_eq!(process.stderr(), "");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn nothing_is_said_when_all_is_well() {
     let ended = run(&["run", "silence", "-c", "echo out; echo err >&2"]);
     ended.ended_with(0);
@@ -59,7 +59,7 @@ fn nothing_is_said_when_all_is_well() {
     assert_eq!(ended.stderr, "err\n");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn arguments_of_the_command_are_untouched() {
     for arguments in [
         &[
@@ -76,7 +76,7 @@ fn arguments_of_the_command_are_untouched() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_script_without_a_first_line_is_one_for_the_shell() {
     use std::os::unix::fs::PermissionsExt;
     let files = tempfile::tempdir().unwrap();
@@ -88,7 +88,7 @@ fn a_script_without_a_first_line_is_one_for_the_shell() {
     assert_eq!(ended.stdout, "got it\n");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn what_was_ignored_stays_ignored_and_the_rest_is_not() {
     command::heed_signals();
     let line = "trap '' USR1; exec \"$0\" run ignoring -- grep SigIgn /proc/self/status";
@@ -121,7 +121,7 @@ fn masks(lines: &str) -> Vec<u64> {
         .collect()
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_command_inherits_nothing_of_ours() {
     let ended = run(&["run", "files", "-c", "ls /proc/$$/fd"]);
     ended.ended_with(0);

@@ -20,7 +20,7 @@ fn telling(name: &str) -> ClientProcess {
     process
 }
 
-#[test]
+#[tenure_testkit::test]
 fn each_is_passed_on() {
     let process = telling("passed-on");
     for (signal, name) in [
@@ -40,7 +40,7 @@ fn each_is_passed_on() {
     assert_eq!(process.expect_line(SOON), "TERM");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_whole_group_gets_them() {
     let line = "trap 'echo shell' USR1; \
                 (trap 'echo child; exit' USR1; echo ready; while :; do sleep 0.01; done) & \
@@ -54,7 +54,7 @@ fn the_whole_group_gets_them() {
     assert_eq!(code(&process), 0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_command_that_obeys_decides_the_exit_code() {
     let process = start(&[
         "run",
@@ -71,7 +71,7 @@ fn a_command_that_obeys_decides_the_exit_code() {
     run(&["run", "-n", "dies-of-it", "true"]).ended_with(0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_second_one_within_two_seconds_kills() {
     for (name, signal) in [
         ("impatient-int", Signal::SIGINT),
@@ -88,7 +88,7 @@ fn a_second_one_within_two_seconds_kills() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn tstp_stops_the_command_and_cont_continues_it() {
     let process = start(&[
         "run",
@@ -114,7 +114,7 @@ fn tstp_stops_the_command_and_cont_continues_it() {
     assert_eq!(code(&process), 143, "{}", process.stderr());
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_signal_for_a_unit_does_not_end_the_warden_first() {
     // What systemd does: TERM for all of them.
     let process = hold("unit");
@@ -126,7 +126,7 @@ fn a_signal_for_a_unit_does_not_end_the_warden_first() {
     assert_eq!(code(&process), 143, "{}", process.stderr());
 }
 
-#[test]
+#[tenure_testkit::test]
 fn who_is_ended_while_waiting_leaves_the_queue_and_the_next_is_served() {
     let holder = hold("left-queue");
     let first = start(&["run", "left-queue", "-c", "echo first"]);
@@ -140,7 +140,7 @@ fn who_is_ended_while_waiting_leaves_the_queue_and_the_next_is_served() {
     assert_eq!(code(&second), 0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_signal_ends_the_random_delay_too() {
     let process = start(&["run", "--jitter", "24h", "-v", "jittered", "true"]);
     // It handles signals before anything else, but that takes a moment.
@@ -157,7 +157,7 @@ fn a_signal_ends_the_random_delay_too() {
     assert_eq!(code(&process), 143);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn who_waits_can_be_stopped_and_goes_on_waiting() {
     let holder = hold("stopped-waiting");
     let waiting = start(&["run", "stopped-waiting", "echo", "mine"]);

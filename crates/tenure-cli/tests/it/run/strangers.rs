@@ -44,7 +44,7 @@ fn ended(options: &[&str], name: &str) -> (ClientProcess, u32, Stranger) {
     (process, child, stranger)
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_signal_passed_on_after_the_commands_end_is_for_its_descendants() {
     let (process, child, stranger) = ended(&["--wait-all"], "stranger-signal");
     send(&process, Signal::SIGUSR1);
@@ -53,7 +53,7 @@ fn a_signal_passed_on_after_the_commands_end_is_for_its_descendants() {
     stranger.is_well();
 }
 
-#[test]
+#[tenure_testkit::test]
 fn who_outlives_the_command_is_killed_alone() {
     let (process, child, stranger) = ended(&["-k", ".5"], "stranger-kill");
     assert_eq!(code(&process), 1, "{}", process.stderr());
@@ -61,7 +61,7 @@ fn who_outlives_the_command_is_killed_alone() {
     stranger.is_well();
 }
 
-#[test]
+#[tenure_testkit::test]
 fn without_a_warden_too() {
     let options = ["--wait-all", "-t", "2", "-k", ".2"];
     let (process, child, stranger) = ended(&options, "stranger-warden");
@@ -71,7 +71,7 @@ fn without_a_warden_too() {
     stranger.is_well();
 }
 
-#[test]
+#[tenure_testkit::test]
 fn children_that_the_wrapper_had_before_are_left_alone() {
     let mut shell = Command::new("sh");
     let tenure = on(server(), &[]);
@@ -101,7 +101,7 @@ fn children_that_the_wrapper_had_before_are_left_alone() {
     assert!(!is_alive(command));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn one_that_we_may_not_end_is_told_without_a_warden_too() {
     if !rustix::process::geteuid().is_root() {
         // Only root can change its user, and then give up the right to signal.

@@ -62,7 +62,7 @@ fn press(shell: &ClientProcess, key: &str, words: &str) -> String {
     panic!("no `{words}` in {heard}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_command_has_the_terminal_and_the_shell_gets_it_back() {
     let shell = shell();
     // `read` from a terminal works in the foreground only.
@@ -73,7 +73,7 @@ fn the_command_has_the_terminal_and_the_shell_gets_it_back() {
     expect(&shell, "back-0");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn ctrl_c_reaches_the_command() {
     let shell = shell();
     shell.send_line("$T run tty-int -- sh -c 'trap \"echo heard; exit 9\" INT; echo run''ning; while :; do sleep 0.01; done'");
@@ -84,7 +84,7 @@ fn ctrl_c_reaches_the_command() {
     expect(&shell, "code-9");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn ctrl_z_gives_the_shell_its_turn_and_fg_goes_on() {
     let shell = shell();
     shell.send_line("$T run tty-stop -- sh -c 'echo run''ning; while [ -z \"$word\" ]; do read word; done; echo got-$word'");
@@ -103,7 +103,7 @@ fn ctrl_z_gives_the_shell_its_turn_and_fg_goes_on() {
     expect(&shell, "code-0");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_stopped_command_does_not_outlive_its_lease() {
     let shell = shell();
     // Not a child of the shell's: stopped between vfork and exec, it would keep its parent from
@@ -118,7 +118,7 @@ fn a_stopped_command_does_not_outlive_its_lease() {
     assert!(heard.contains("losing `tty-late`"), "{heard}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn in_the_background_the_terminal_is_left_alone() {
     let shell = shell();
     shell.send_line("$T run tty-back -- sleep 1 & echo shell-$((1+1))");
@@ -129,7 +129,7 @@ fn in_the_background_the_terminal_is_left_alone() {
     expect(&shell, "code-0");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn waiting_is_shown_in_one_line_and_wiped_away() {
     let _holder = hold("tty-wait");
     let shell = shell();
@@ -143,7 +143,7 @@ fn waiting_is_shown_in_one_line_and_wiped_away() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_command_that_wants_a_terminal_that_nobody_gives_it_stands_still() {
     let shell = shell();
     // Its shell has ended, so its group is orphaned.

@@ -9,13 +9,13 @@ use super::{SOON, children, code, pid, server, start};
 
 const LOST: i32 = 79;
 
-#[test]
+#[tenure_testkit::test]
 fn a_command_whose_lease_has_ended_is_not_started() {
     let told = not_started("late", &["-t", "1"], Duration::ZERO);
     assert!(told.contains("`late`"), "{told}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_command_that_would_be_ended_at_once_is_not_started() {
     // It would be told to end when two seconds of its lease are left.
     let left = Duration::from_millis(1_800);
@@ -23,7 +23,7 @@ fn a_command_that_would_be_ended_at_once_is_not_started() {
     assert!(!told.contains("losing"), "{told}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_command_that_may_go_on_without_the_lock_is_not_started_without_it() {
     assert_eq!(
         not_started(

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::command;
 
-#[test]
+#[tenure_testkit::test]
 fn t1_a_shell_in_between_does_not_save_its_children() {
     let process = start(&["run", "-t", "1", "t1", "-c", "sleep 60 & echo $!; wait"]);
     let child = process.expect_line(SOON).parse().unwrap();
@@ -19,7 +19,7 @@ fn t1_a_shell_in_between_does_not_save_its_children() {
     assert!(!is_alive(child));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn t2_the_command_dies_with_a_killed_wrapper() {
     let process = start(&["run", "t2", "-c", "trap '' TERM; sleep 60 & echo $!; wait"]);
     let child = process.expect_line(SOON).parse().unwrap();
@@ -29,7 +29,7 @@ fn t2_the_command_dies_with_a_killed_wrapper() {
     run(&["run", "-n", "t2", "true"]).ended_with(75);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn t3_a_stopped_wrapper_does_not_touch_the_next_holder() {
     let process = start(&["run", "-t", "1", "t3", "-c", "echo $$; sleep 60; true"]);
     let command = process.expect_line(SOON).parse().unwrap();
@@ -44,7 +44,7 @@ fn t3_a_stopped_wrapper_does_not_touch_the_next_holder() {
     assert_eq!(code(&next), 0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn t4_a_silent_server_ends_the_command_before_the_lease() {
     let server = RedisServer::start();
     let line = "trap 'echo asked; exit 0' TERM; echo held; while :; do sleep 0.01; done";
@@ -61,7 +61,7 @@ fn t4_a_silent_server_ends_the_command_before_the_lease() {
     assert!(told.lines().any(|line| line.starts_with(losing)), "{told}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn t5_a_lost_answer_leaves_no_ghost() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
@@ -74,7 +74,7 @@ fn t5_a_lost_answer_leaves_no_ghost() {
     command::run(&mut on(&server, &["run", "-n", "t5", "true"])).ended_with(0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn t6_who_is_ended_while_waiting_is_not_served() {
     let holder = hold("t6");
     let waiter = start(&["run", "t6", "true"]);
@@ -87,7 +87,7 @@ fn t6_who_is_ended_while_waiting_is_not_served() {
     run(&["run", "-n", "t6", "true"]).ended_with(0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn t7_times_are_fractions_and_zero_is_now() {
     let _holder = hold("t7");
     for time in ["0", ".007", "0.05", "7ms"] {
@@ -97,7 +97,7 @@ fn t7_times_are_fractions_and_zero_is_now() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn t8_input_passes_through() {
     let process = start(&["run", "t8", "cat"]);
     process.send_line("x");
@@ -106,7 +106,7 @@ fn t8_input_passes_through() {
     assert_eq!(code(&process), 0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn t9_a_password_is_in_no_command_line() {
     let locked = RedisServer::builder().password("s3cr3t").start();
     let process = ClientProcess::spawn(&on(

@@ -11,7 +11,7 @@ use super::{SOON, code, is_alive, pid, send, start, warden_of};
 /// More than fit into a socket that is not read.
 const MANY: usize = 400;
 
-#[test]
+#[tenure_testkit::test]
 fn a_stopped_warden_does_not_keep_the_wrapper_waiting() {
     let process = start(&["run", "-t", "60", "unheard", "-c", "echo $$; exec sleep 60"]);
     let command = process.expect_line(SOON).parse().unwrap();
@@ -27,7 +27,7 @@ fn a_stopped_warden_does_not_keep_the_wrapper_waiting() {
     assert!(!is_alive(command));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_stopped_wrapper_does_not_keep_the_warden_from_ending_the_command() {
     let line = "echo $$; exec sleep 60";
     let process = start(&["run", "-t", "4", "unheard-news", "-c", line]);

@@ -9,21 +9,21 @@ use tenure_testkit::eventually;
 
 use super::{SOON, is_alive, on, pid, server, warden_of};
 
-#[test]
+#[tenure_testkit::test]
 fn a_full_stderr_does_not_keep_the_command_alive_without_its_warden() {
     let unread = Unread::start("unread-warden", &[]);
     kill(pid(warden_of(unread.wrapper.id())), Signal::SIGKILL).unwrap();
     unread.ends_with(70);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_full_stderr_does_not_keep_the_command_alive_without_its_lock() {
     let unread = Unread::start("unread-lost", &["-t", "1"]);
     server().client().command(&["DEL", "unread-lost"]);
     unread.ends_with(79);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_full_stderr_does_not_give_the_command_more_time() {
     let unread = Unread::start("unread-long", &["--max-time", ".3"]);
     unread.ends_with(124);

@@ -15,7 +15,7 @@ fn with_token(arguments: &[&str]) -> Service {
     Service::of(command.args(arguments).env("TENURE_TOKEN", TOKEN))
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_service_that_was_just_started_is_alive_and_ready() {
     let service = Service::start(&[]);
     assert_eq!(service.get("/livez").is(200).json()["status"], "ok");
@@ -26,7 +26,7 @@ fn a_service_that_was_just_started_is_alive_and_ready() {
     assert_eq!(refused.header("allow"), "GET,HEAD");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn without_the_token_nothing_is_told() {
     let service = with_token(&[]);
     let locks = "/api/v1/locks";
@@ -53,7 +53,7 @@ fn without_the_token_nothing_is_told() {
     service.get("/").is(200);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_token_is_shown_nowhere() {
     let service = with_token(&[]);
     let bearer = format!("Bearer {TOKEN}");
@@ -65,7 +65,7 @@ fn the_token_is_shown_nowhere() {
     assert!(!service.process.stderr().contains(TOKEN));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_page_of_another_site_is_refused() {
     let service = Service::start(&[]);
     let lock = "/api/v1/locks/a";
@@ -94,7 +94,7 @@ fn a_page_of_another_site_is_refused() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_page_of_another_site_cannot_order_by_a_picture() {
     let service = Service::start(&["--demo"]);
     let order = |page: &str| {
@@ -116,7 +116,7 @@ fn a_page_of_another_site_cannot_order_by_a_picture() {
     service.send("GET", "/api/v1/locks", &headers, "").is(200);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_foreign_name_is_refused_where_there_is_no_token() {
     let service = Service::start(&["--host-name", "Tenure.Test"]);
     let called = |name: &str| service.send("GET", "/readyz", &[("host", name)], "");
@@ -139,7 +139,7 @@ fn a_foreign_name_is_refused_where_there_is_no_token() {
     answer.is(200);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn every_answer_tells_browsers_to_keep_to_themselves() {
     let service = Service::start(&[]);
     for path in ["/", "/livez", "/api/v1/locks", "/nothing"] {
@@ -157,7 +157,7 @@ fn every_answer_tells_browsers_to_keep_to_themselves() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_service_that_only_shows_changes_nothing() {
     let service = Service::start(&["--read-only"]);
     service.get("/api/v1/locks").is(200);
@@ -169,7 +169,7 @@ fn a_service_that_only_shows_changes_nothing() {
         .is_problem(403, "forbidden");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn bodies_have_a_limit_and_a_kind() {
     let service = Service::start(&["--max-body", "100"]);
     let lock = "/api/v1/locks/a";
@@ -185,7 +185,7 @@ fn bodies_have_a_limit_and_a_kind() {
     refused.is_problem(422, "invalid");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn who_sends_too_much_is_told_when_to_come_back() {
     let service = Service::start(&["--rate", "1"]);
     let answers: Vec<_> = (0..10).map(|_| service.get("/openapi.json")).collect();
@@ -200,7 +200,7 @@ fn who_sends_too_much_is_told_when_to_come_back() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_body_that_does_not_come_is_not_waited_for() {
     let service = Service::start(&[]);
     let address = service.url.trim_start_matches("http://");
@@ -216,7 +216,7 @@ fn a_body_that_does_not_come_is_not_waited_for() {
     assert_eq!(&answer, b"HTTP/1.1 408");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn streams_have_a_limit() {
     let service = Service::start(&["--max-streams", "1"]);
     let events = "/api/v1/events";
@@ -227,7 +227,7 @@ fn streams_have_a_limit() {
     drop(open);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn other_machines_are_let_in_with_a_token_only() {
     let ended = run(&mut tenure(&["serve", "--listen", "0.0.0.0:0"]));
     ended.ended_with(64);
@@ -244,7 +244,7 @@ fn other_machines_are_let_in_with_a_token_only() {
     assert!(line.contains("serving at http://0.0.0.0:"), "{line}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_port_that_is_taken_is_said() {
     let service = Service::start(&[]);
     let port = service.url.rsplit(':').next().unwrap();
@@ -260,7 +260,7 @@ fn a_port_that_is_taken_is_said() {
     ended.complains("--listen");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_path_in_front_is_in_front_of_everything() {
     let service = Service::start(&["--base-path", "/tenure/"]);
     assert!(service.url.ends_with("/tenure"), "{}", service.url);
@@ -271,7 +271,7 @@ fn a_path_in_front_is_in_front_of_everything() {
     secured.get("/api/v1/locks").is_problem(401, "unauthorized");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn it_stops_in_time_although_a_client_dawdles() {
     let service = Service::start(&[]);
     let address = service.url.trim_start_matches("http://");

@@ -6,7 +6,7 @@ use super::events::follow;
 use super::locks::{SOON, acquire, listed, release};
 use crate::command::{run, tenure};
 
-#[test]
+#[tenure_testkit::test]
 fn locks_of_commands_are_seen_as_they_come_and_go() {
     let server = RedisServer::start();
     let service = Service::on(&server, &[]);
@@ -43,7 +43,7 @@ fn locks_of_commands_are_seen_as_they_come_and_go() {
     events.wait_for("lock.event", of("of-script", "ended"));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn what_was_seen_of_a_lock_is_remembered() {
     let service = Service::start(&[]);
     let mut events = follow(&service, "", None);
@@ -82,7 +82,7 @@ fn what_was_seen_of_a_lock_is_remembered() {
 }
 
 /// Without watchers it polls seldom: what ends and starts between two polls is seen at once.
-#[test]
+#[tenure_testkit::test]
 fn the_history_never_shows_two_holders_at_once() {
     let service = Service::start(&[]);
     let holds = || -> Vec<Value> {
@@ -103,7 +103,7 @@ fn the_history_never_shows_two_holders_at_once() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn other_keys_cost_nothing() {
     let server = RedisServer::start();
     let filled = server

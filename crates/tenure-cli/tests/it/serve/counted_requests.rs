@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::Service;
 
-#[test]
+#[tenure_testkit::test]
 fn requests_are_counted_by_route_method_and_status() {
     let service = Service::start(&[]);
     for _ in 0..2 {

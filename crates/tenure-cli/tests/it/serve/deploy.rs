@@ -20,7 +20,7 @@ const WORDS: [&str; 6] = ["by", "without", "or", "unless", "offset", "up"];
 /// The labels of each metric, by its name as it is asked for.
 type Told = BTreeMap<String, BTreeSet<String>>;
 
-#[test]
+#[tenure_testkit::test]
 fn alerts_and_dashboard_name_only_what_is_told() {
     let shop = Grown::up();
     let service = shop.instance(&[]);
@@ -43,7 +43,7 @@ fn alerts_and_dashboard_name_only_what_is_told() {
     assert!(missing.is_empty(), "docs/service.md lacks {missing:?}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn what_is_not_told_is_noticed() {
     let labels = |labels: &[&str]| labels.iter().map(ToString::to_string).collect();
     let told: Told = [

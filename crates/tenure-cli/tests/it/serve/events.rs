@@ -9,7 +9,7 @@ pub fn follow(service: &Service, query: &str, last: Option<&str>) -> Listening {
     Listening::after(service, &format!("/api/v1/events{query}"), last)
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_lock_is_followed_from_its_taking_to_its_end() {
     let service = Service::start(&[]);
     let mut events = follow(&service, "", None);
@@ -40,7 +40,7 @@ fn a_lock_is_followed_from_its_taking_to_its_end() {
     events.wait_for("lock.event", |data| data["event"] == "ended");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn only_what_was_asked_for_is_followed() {
     let service = Service::start(&[]);
     let mut events = follow(&service, "?topics=locks,stats&prefix=order:", None);
@@ -63,7 +63,7 @@ fn only_what_was_asked_for_is_followed() {
         .is_problem(400, "malformed");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_reader_that_comes_back_goes_on_where_it_was() {
     let service = Service::start(&[]);
     let mut events = follow(&service, "", None);
@@ -86,7 +86,7 @@ fn a_reader_that_comes_back_goes_on_where_it_was() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn there_are_no_more_streams_than_allowed() {
     let service = Service::start(&["--max-streams", "1"]);
     let mut one = follow(&service, "", None);

@@ -37,7 +37,7 @@ fn rush(services: &[Service], buyers: usize) -> Vec<Answer> {
     })
 }
 
-#[test]
+#[tenure_testkit::test]
 fn two_instances_sell_one_stock_exactly() {
     let shop = Grown::up();
     let services = [shop.instance(&[]), shop.instance(&[])];
@@ -76,7 +76,7 @@ fn two_instances_sell_one_stock_exactly() {
     assert_eq!(verdict["report"]["left"], 0);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn what_an_instance_leaves_behind_another_brings_in() {
     let shop = Grown::up();
     let other = shop.instance(&[]);
@@ -87,7 +87,7 @@ fn what_an_instance_leaves_behind_another_brings_in() {
     assert_eq!(other.state_of(&order), "reserved");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn an_instance_stops_in_time_while_its_consumer_works() {
     let shop = Grown::up();
     let service = shop.instance(&[]);
@@ -100,7 +100,7 @@ fn an_instance_stops_in_time_while_its_consumer_works() {
     service.process.wait_for_success(Duration::from_secs(20));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn an_embedded_ledger_has_one_process() {
     let home = tempfile::tempdir().unwrap();
     let start = || {

@@ -5,7 +5,7 @@ use super::shop::{Grown, soon};
 
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
-#[test]
+#[tenure_testkit::test]
 fn an_item_from_draft_to_closed() {
     let service = Service::shop();
     let body = json!({"item": "sku-7", "units": 5, "limit_per_buyer": 2, "pay_within_ms": 60_000,
@@ -52,7 +52,7 @@ fn an_item_from_draft_to_closed() {
     assert_eq!(items["items"][0]["gate"]["left"], 5);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_stock_is_set_and_adjusted_once() {
     let service = Service::shop();
     service.stock("sku-7", 5);
@@ -88,7 +88,7 @@ fn the_stock_is_set_and_adjusted_once() {
     assert_eq!(service.get("/api/v1/items/sku-7").json()["gate"]["left"], 8);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn an_item_may_be_spread() {
     let shop = Grown::up();
     let service = shop.instance(&[]);
@@ -110,7 +110,7 @@ fn an_item_may_be_spread() {
     soon(settled);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn an_item_may_be_unlimited() {
     let service = Service::shop();
     service.stock_on("voucher", &json!({"units": null}));
@@ -127,7 +127,7 @@ fn an_item_may_be_unlimited() {
         .is_problem(422, "invalid");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn items_that_cannot_be_are_refused() {
     let service = Service::shop();
     service.stock("sku-7", 5);
@@ -190,7 +190,7 @@ fn items_that_cannot_be_are_refused() {
         .is_problem(409, "conflict");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn without_administration_items_are_only_looked_at() {
     let service = Service::start(&["--demo"]);
     for (method, path) in [
@@ -217,7 +217,7 @@ fn without_administration_items_are_only_looked_at() {
         .is(200);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn without_a_ledger_there_are_no_sales() {
     let redis = tenure_testkit::RedisServer::start();
     let mut command = crate::command::tenure(&["serve", "--allow-admin", "--demo"]);
@@ -242,7 +242,7 @@ fn without_a_ledger_there_are_no_sales() {
     service.get("/order/v1/submitOrder/v0").is(200);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn an_item_is_looked_after() {
     let shop = Grown::up();
     let service = shop.instance(&[]);

@@ -8,7 +8,7 @@ use super::shop::{Grown, soon};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-#[test]
+#[tenure_testkit::test]
 fn the_stock_is_watched_as_it_goes() {
     let shop = Grown::up();
     let service = shop.instance(&[]);
@@ -35,7 +35,7 @@ fn the_stock_is_watched_as_it_goes() {
     live.until(|heard| heard.data["state"] == "paused");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn events_of_an_item_are_few_however_much_is_sold() {
     let service = Service::shop();
     service.stock("sku-7", 1_000);
@@ -57,7 +57,7 @@ fn events_of_an_item_are_few_however_much_is_sold() {
     assert!(count <= allowed, "{count} events, {allowed} allowed");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn an_order_is_watched_until_its_end() {
     let shop = Grown::up();
     let seller = shop.instance(&["--no-consumer"]);
@@ -79,7 +79,7 @@ fn an_order_is_watched_until_its_end() {
     assert_eq!(over.rest().len(), 1);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn streams_end_with_the_service() {
     let service = Service::shop();
     service.stock("sku-7", 3);
@@ -95,7 +95,7 @@ fn streams_end_with_the_service() {
     states.rest();
 }
 
-#[test]
+#[tenure_testkit::test]
 fn what_is_sold_is_counted() {
     let shop = Grown::up();
     let service = shop.instance(&[]);
@@ -131,7 +131,7 @@ fn what_is_sold_is_counted() {
     soon(|| service.get("/metrics").text.contains(drift));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn items_beyond_the_first_ones_have_no_name_of_their_own() {
     let service = Service::shop();
     for item in 0..205 {

@@ -27,7 +27,7 @@ fn report(ended: &Ended, code: i32) -> Value {
     report.unwrap_or_else(|error| panic!("{error} in {ended}"))
 }
 
-#[test]
+#[tenure_testkit::test]
 fn two_instances_sell_exactly_what_there_is() {
     let shop = Grown::up();
     let services = [shop.instance(&[]), shop.instance(&[])];
@@ -64,7 +64,7 @@ fn two_instances_sell_exactly_what_there_is() {
     ended.says("holds   adds up         total 300 = left 0 + queued 0 + sold 300");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn units_that_come_back_are_no_breach() {
     let service = Service::shop();
     service.stock("sku-7", 60);
@@ -91,7 +91,7 @@ fn units_that_come_back_are_no_breach() {
     assert!(checks.contains("20 came back"), "{checks}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn orders_can_be_those_of_the_notes() {
     let service = Service::shop();
     service.stock("1001", 20);
@@ -101,7 +101,7 @@ fn orders_can_be_those_of_the_notes() {
     assert_eq!(report["refused"], json!({"sold_out": 10}), "{report}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn what_cannot_be_asked_is_told() {
     let service = Service::shop();
     let unknown = order(&[&service.url], &["--item", "nothing"]);
@@ -114,7 +114,7 @@ fn what_cannot_be_asked_is_told() {
     away.complains("http://127.0.0.1:1");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_token_is_brought_and_never_shown() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
@@ -252,13 +252,13 @@ fn breaks(lie: Lie, check: &str) {
     assert_eq!(broken["holds"], false, "{report}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_sale_that_does_not_hold_is_told() {
     breaks(Lie::SameOrder, "no order twice");
     breaks(Lie::Oversells, "not oversold");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn what_got_no_answer_is_asked_for_again() {
     let liar = Liar::start(Lie::LosesAnswers);
     let report = report(&order(&[&liar.url()], &["--orders", "10", "--json"]), 0);

@@ -44,7 +44,7 @@ pub fn listed(service: &Service, name: &str) -> Value {
     found
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_lock_is_taken_renewed_and_released() {
     let service = Service::start(&[]);
     let first = acquire(&service, "n", &json!({"ttl_ms": 10_000}));
@@ -81,7 +81,7 @@ fn a_lock_is_taken_renewed_and_released() {
     release(&service, "n", &second).is(204);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_busy_lock_names_its_holder_and_keeps_its_id() {
     let service = Service::start(&[]);
     let wanted = json!({"owner": "nightly-report", "meta": {"job": "7"}});
@@ -120,7 +120,7 @@ fn a_busy_lock_names_its_holder_and_keeps_its_id() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_lock_ends_by_itself() {
     let service = Service::start(&[]);
     let lease = acquire(&service, "n", &json!({"ttl_ms": 200}));
@@ -137,7 +137,7 @@ fn a_lock_ends_by_itself() {
     assert!(is_lost(), "once is enough");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn names_of_all_kinds_can_be_used() {
     let service = Service::start(&[]);
     let names = [
@@ -178,7 +178,7 @@ fn sent_by(server: &RedisServer) -> u64 {
     line.unwrap().trim().parse().unwrap()
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_refusal_costs_the_same_however_many_leases_there_are() {
     let server = RedisServer::start();
     let service = Service::on(&server, &[]);
@@ -199,7 +199,7 @@ fn a_refusal_costs_the_same_however_many_leases_there_are() {
     assert!(sent < 2_000_000, "{sent} bytes for 200 answers");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn locks_are_listed_page_by_page() {
     let service = Service::start(&[]);
     for name in ["order:3", "order:1", "other", "order:2"] {
@@ -236,7 +236,7 @@ fn locks_are_listed_page_by_page() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn instances_serve_each_others_leases_and_survive_each_other() {
     let server = RedisServer::start();
     let (one, other) = (Service::on(&server, &[]), Service::on(&server, &[]));
@@ -261,7 +261,7 @@ fn instances_serve_each_others_leases_and_survive_each_other() {
     assert!(!ls().contains("shared"), "{}", ls());
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_lease_of_an_instance_that_stopped_is_still_listed() {
     let server = RedisServer::start();
     let one = Service::on(&server, &[]);
@@ -275,7 +275,7 @@ fn a_lease_of_an_instance_that_stopped_is_still_listed() {
     assert_eq!(listed(&other, "left-behind")["who"], "me");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn an_administrator_ends_a_lease() {
     let service = Service::start(&["--allow-admin"]);
     let lease = acquire(&service, "n", &json!({"owner": "me"}));

@@ -152,7 +152,7 @@ fn is_of_type(wanted: &Value, value: &Value) -> bool {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_document_describes_every_path_once_and_refers_to_what_is_there() {
     let service = Service::start(&[]);
     let Document(document) = Document::of(&service);
@@ -184,7 +184,7 @@ fn the_document_describes_every_path_once_and_refers_to_what_is_there() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_checker_that_finds_nothing_would_find_nothing() {
     let document = Document(
         serde_json::json!({"paths": {"/a/{b}": {"get": {"responses": {"200": {
@@ -202,7 +202,7 @@ fn a_checker_that_finds_nothing_would_find_nothing() {
     assert!(document.operation("get", "/a/1/2").is_none());
 }
 
-#[test]
+#[tenure_testkit::test]
 fn what_is_written_about_the_service_is_there() {
     let service = Service::start(&[]);
     let Document(document) = Document::of(&service);

@@ -7,7 +7,7 @@ use super::shop::{Grown, soon};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-#[test]
+#[tenure_testkit::test]
 fn an_order_is_taken_once_and_found_again() {
     let service = Service::shop();
     service.stock("sku-7", 3);
@@ -53,7 +53,7 @@ fn an_order_is_taken_once_and_found_again() {
     service.get(none).is_problem(404, "not_found");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_key_of_the_header_is_the_request() {
     let service = Service::shop();
     service.stock("sku-7", 3);
@@ -81,7 +81,7 @@ fn the_key_of_the_header_is_the_request() {
     assert_ne!(one["request"], other["request"]);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn every_refusal_has_its_word() {
     let service = Service::shop();
     service.stock_on(
@@ -127,7 +127,7 @@ fn every_refusal_has_its_word() {
         .is_problem(409, "paused");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn orders_that_cannot_be_are_refused() {
     let service = Service::shop();
     service.stock("sku-7", 3);
@@ -189,7 +189,7 @@ fn orders_that_cannot_be_are_refused() {
         .is_problem(422, "invalid");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn orders_are_paid_for_and_cancelled() {
     let service = Service::shop();
     service.stock("sku-7", 3);
@@ -222,7 +222,7 @@ fn orders_are_paid_for_and_cancelled() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn an_order_that_is_not_paid_for_expires() {
     let service = Service::shop();
     service.stock_on("sku-7", &json!({"units": 1, "pay_within_ms": 50}));
@@ -231,7 +231,7 @@ fn an_order_that_is_not_paid_for_expires() {
     soon(|| service.order("sku-7", "ben", "1").status == 202);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn an_order_that_may_be_paid_for_at_any_time_is_shown() {
     let service = Service::shop();
     service.stock_on("sku-7", &json!({"units": 1, "pay_within_ms": u64::MAX}));
@@ -243,7 +243,7 @@ fn an_order_that_may_be_paid_for_at_any_time_is_shown() {
     assert_eq!(shown["pay_by"], "9999-12-31T23:59:59.000Z");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_queued_order_is_waited_for() {
     let shop = Grown::up();
     let seller = shop.instance(&["--no-consumer"]);
@@ -263,7 +263,7 @@ fn a_queued_order_is_waited_for() {
     assert_eq!(waiting, "reserved");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn an_item_of_any_name_is_found_where_it_is_said_to_be() {
     let service = Service::shop();
     service.stock("süß/7 ?", 3);
@@ -272,7 +272,7 @@ fn an_item_of_any_name_is_found_where_it_is_said_to_be() {
     assert_eq!(order["item"], "süß/7 ?");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn waits_and_streams_and_rates_have_limits() {
     let arguments = ["--allow-admin", "--max-waits", "0", "--max-streams", "0"];
     let service = Service::start(&arguments);

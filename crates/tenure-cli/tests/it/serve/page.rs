@@ -6,7 +6,7 @@ use super::Service;
 
 const GZIP: (&str, &str) = ("accept-encoding", "br, gzip;q=0.8");
 
-#[test]
+#[tenure_testkit::test]
 fn the_page_and_its_files_are_there_with_their_kinds() {
     let service = Service::start(&[]);
     for (path, kind) in [
@@ -34,7 +34,7 @@ fn the_page_and_its_files_are_there_with_their_kinds() {
         .is_problem(404, "not_found");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn every_file_that_a_file_names_is_served() {
     let service = Service::start(&[]);
     let (mut open, mut seen) = (vec!["/".to_owned()], Vec::new());
@@ -53,7 +53,7 @@ fn every_file_that_a_file_names_is_served() {
     assert!(seen.len() > 20, "{seen:?}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_file_is_sent_packed_and_not_twice() {
     let service = Service::start(&[]);
     let plain = service.get("/assets/app.js");
@@ -80,7 +80,7 @@ fn a_file_is_sent_packed_and_not_twice() {
     service.send("GET", "/assets/app.js", &other, "").is(200);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn below_a_path_the_page_has_its_slash() {
     let service = Service::start(&["--base-path", "/tenure"]);
     // The address has the path already. Without the slash, the page's own addresses would miss it.

@@ -86,7 +86,7 @@ fn naive_oversells_and_the_others_do_not(service: &Service) {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn naive_oversells_and_the_others_do_not_in_memory() {
     let service = Service::start(&[]);
     naive_oversells_and_the_others_do_not(&service);
@@ -100,7 +100,7 @@ fn naive_oversells_and_the_others_do_not_in_memory() {
     assert_eq!(modes, ["script", "lock", "naive"]);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn naive_oversells_and_the_others_do_not_on_a_server_where_nothing_is_left() {
     let redis = RedisServer::start();
     let service = on(&redis);
@@ -131,7 +131,7 @@ fn told(run: &Value, words: &str) {
     assert!(told.contains(words), "no `{words}` in {run}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_holder_that_stood_still_is_refused_by_the_fence() {
     let service = Service::start(&[]);
     let run = play(&service, &hurried("lock", "pause_holder"));
@@ -141,7 +141,7 @@ fn a_holder_that_stood_still_is_refused_by_the_fence() {
     assert!(run["took_ms"].as_u64() >= Some(TTL_MS), "{run}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_holder_without_renewals_notices_that_it_lost_the_lock() {
     let service = Service::start(&[]);
     let run = play(&service, &hurried("lock", "drop_renewals"));
@@ -150,7 +150,7 @@ fn a_holder_without_renewals_notices_that_it_lost_the_lock() {
     told(&run, "its guard reported the lost lock");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn others_go_on_after_the_lease_of_a_dead_holder() {
     let service = Service::start(&[]);
     let run = play(&service, &hurried("lock", "kill_holder"));
@@ -171,7 +171,7 @@ fn others_go_on_after_the_lease_of_a_dead_holder() {
     told(&run, "skipped");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn faults_act_on_every_way() {
     let service = Service::start(&[]);
     let run = play(&service, &hurried("naive", "pause_holder"));
@@ -196,7 +196,7 @@ fn faults_act_on_every_way() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_run_is_watched_live() {
     let service = Service::start(&[]);
     let stream = Listening::to(&service, "/api/v1/events?topics=playground");
@@ -233,7 +233,7 @@ fn endless(mode: &str) -> Value {
     json!({"mode": mode, "stock": 100_000, "buyers": 100_000, "work_ms": 100, "ttl_ms": 60_000})
 }
 
-#[test]
+#[tenure_testkit::test]
 fn one_run_at_a_time_and_it_can_be_stopped() {
     let service = Service::start(&[]);
     for mode in ["naive", "lock"] {
@@ -262,7 +262,7 @@ fn one_run_at_a_time_and_it_can_be_stopped() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn what_is_out_of_its_limits_is_refused() {
     let service = Service::start(&[]);
     for (field, value) in [
@@ -294,7 +294,7 @@ fn what_is_out_of_its_limits_is_refused() {
     assert_eq!(list["runs"], json!([]));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn on_a_server_it_is_for_those_who_are_told_to_make_load() {
     let redis = RedisServer::start();
     let plan = json!({"mode": "script", "stock": 5, "buyers": 5, "concurrency": 2, "instances": 2});
@@ -309,7 +309,7 @@ fn on_a_server_it_is_for_those_who_are_told_to_make_load() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_run_that_does_not_exist_is_not_found() {
     let service = Service::start(&["--read-only"]);
     let run = "/api/v1/playground/runs/play-0";
@@ -323,7 +323,7 @@ fn a_run_that_does_not_exist_is_not_found() {
     post("faults", fault).is_problem(404, "not_found");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_service_that_is_stopped_during_a_run_ends_and_leaves_nothing() {
     let redis = RedisServer::start();
     let mut fastest = Duration::MAX;
@@ -345,7 +345,7 @@ fn a_service_that_is_stopped_during_a_run_ends_and_leaves_nothing() {
     assert!(fastest < Duration::from_secs(2), "{fastest:?}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_store_that_is_away_is_told() {
     let redis = RedisServer::start();
     let service = on(&redis);

@@ -35,12 +35,12 @@ fn all_say_unavailable(service: &Service, requests: &[(&str, &str)]) {
     });
 }
 
-#[test]
+#[tenure_testkit::test]
 fn orders_are_taken_while_the_ledger_is_stopped_and_confirmed_later() {
     sells_without(PostgresServer::kill, PostgresServer::restart);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn orders_are_taken_while_the_ledger_does_not_answer_and_confirmed_later() {
     sells_without(PostgresServer::pause, PostgresServer::resume);
 }
@@ -73,7 +73,7 @@ fn sells_without(stop: impl Fn(&PostgresServer), go_on: impl Fn(&PostgresServer)
     live.until(|heard| heard.data["sold"] == 31);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn without_the_gate_nothing_is_sold_and_nobody_hangs() {
     let redis = RedisServer::start();
     let proxy = Proxy::start(redis.addr());
@@ -134,7 +134,7 @@ fn without_the_gate_nothing_is_sold_and_nobody_hangs() {
     });
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_gate_that_lost_everything_is_rebuilt_from_the_ledger() {
     let shop = Grown::up();
     let service = shop.instance(&[]);
@@ -150,7 +150,7 @@ fn a_gate_that_lost_everything_is_rebuilt_from_the_ledger() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_dead_letter_is_requeued_or_discarded() {
     let shop = Grown::up();
     let service = shop.instance(&[]);
@@ -236,7 +236,7 @@ const BODIES: [Sent; 7] = [
     ),
 ];
 
-#[test]
+#[tenure_testkit::test]
 fn nothing_that_is_sent_breaks_the_service() {
     let shop = Grown::up();
     for service in [Service::shop(), shop.instance(&["--no-consumer"])] {

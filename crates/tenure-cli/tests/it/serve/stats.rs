@@ -4,7 +4,7 @@ use tenure_testkit::{RedisServer, eventually};
 use super::Service;
 use super::locks::{SOON, acquire, listed, release};
 
-#[test]
+#[tenure_testkit::test]
 fn figures_are_kept_for_charts() {
     let service = Service::start(&[]);
     let lease = acquire(&service, "n", &json!({}));
@@ -50,7 +50,7 @@ fn figures_are_kept_for_charts() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn metrics_have_buckets_and_no_names() {
     let service = Service::start(&[]);
     for number in 0..3 {
@@ -103,7 +103,7 @@ fn metrics_have_buckets_and_no_names() {
     assert!(metrics.trim_end().ends_with("# EOF"), "{metrics}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_lock_that_passes_on_is_measured() {
     let service = Service::start(&[]);
     let lease = acquire(&service, "n", &json!({}));
@@ -131,7 +131,7 @@ fn a_lock_that_passes_on_is_measured() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn answers_of_servers_are_measured_without_secrets() {
     let server = RedisServer::builder().password("s3cret").start();
     let service = Service::of(crate::command::tenure(&["serve"]).env("TENURE_URL", server.url()));
@@ -154,7 +154,7 @@ fn answers_of_servers_are_measured_without_secrets() {
 }
 
 /// Another instance gave the lease: what is left of it is asked for.
-#[test]
+#[tenure_testkit::test]
 fn renewals_at_another_instance_are_measured_too() {
     let server = RedisServer::start();
     let [gave, renews] = [(); 2].map(|()| Service::on(&server, &[]));
@@ -170,7 +170,7 @@ fn renewals_at_another_instance_are_measured_too() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_service_says_what_it_is_without_secrets() {
     let server = RedisServer::builder().password("s3cret").start();
     let mut command = crate::command::tenure(&["serve", "--allow-admin"]);

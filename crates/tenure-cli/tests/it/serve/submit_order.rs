@@ -16,7 +16,7 @@ fn port_of(service: &Service) -> u64 {
     port.parse().unwrap()
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_item_of_the_notes_is_sold_with_what_is_left_and_by_whom() {
     let service = Service::start(&["--demo"]);
     let port = port_of(&service);
@@ -48,7 +48,7 @@ fn the_item_of_the_notes_is_sold_with_what_is_left_and_by_whom() {
     assert_eq!((&item["sold"], &item["total"]), (&json!(4), &json!(5_000)));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn another_item_is_sold_out_and_says_so() {
     let service = Service::shop();
     service.stock("sku-7", 1);
@@ -72,7 +72,7 @@ fn another_item_is_sold_out_and_says_so() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn without_the_item_of_the_notes_it_is_told_how_to_get_it() {
     let embedded = Service::start(&[]);
     let problem = embedded.get(PATH).is_problem(404, "no_item");
@@ -92,7 +92,7 @@ fn without_the_item_of_the_notes_it_is_told_how_to_get_it() {
     assert_eq!(problem["port"], port_of(&service));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_service_that_only_shows_sells_nothing_by_get_either() {
     let service = Service::start(&["--read-only"]);
     for path in [PATH, "/order/v1/submitOrder/v0"] {
@@ -103,7 +103,7 @@ fn a_service_that_only_shows_sells_nothing_by_get_either() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_demo_item_is_not_filled_up_again() {
     let shop = Grown::up();
     let first = shop.instance(&["--demo"]);
@@ -135,7 +135,7 @@ fn demo_on(redis: &RedisServer) -> Service {
     Service::of(command.arg(redis.url()))
 }
 
-#[test]
+#[tenure_testkit::test]
 fn without_a_lock_several_buyers_get_the_same_unit() {
     let redis = RedisServer::start();
     let services = [demo_on(&redis), demo_on(&redis)];
@@ -158,7 +158,7 @@ fn without_a_lock_several_buyers_get_the_same_unit() {
     assert!(units.len() < answers.len(), "each unit was sold once");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_locks_of_the_notes_refuse_and_sell_no_unit_twice_as_long_as_nothing_goes_wrong() {
     let redis = RedisServer::start();
     let service = demo_on(&redis);
@@ -182,7 +182,7 @@ fn the_locks_of_the_notes_refuse_and_sell_no_unit_twice_as_long_as_nothing_goes_
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn another_instance_leaves_stock_and_locks_of_the_notes_as_they_are() {
     let redis = RedisServer::start();
     let order =
@@ -195,7 +195,7 @@ fn another_instance_leaves_stock_and_locks_of_the_notes_as_they_are() {
     order(&second, "v1").is_problem(423, "busy");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn each_lock_of_the_notes_has_its_flaw() {
     let service = Service::start(&["--demo"]);
     let order =
@@ -241,7 +241,7 @@ fn each_lock_of_the_notes_has_its_flaw() {
     assert_eq!(service.get(PATH).json()["left"], 4_999);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_locks_of_the_notes_are_for_the_demo_only() {
     let service = Service::start(&[]);
     let problem = service

@@ -6,7 +6,7 @@ use super::locks::{acquire, listed};
 
 const PATH: &str = "/api/v1/terraform/state";
 
-#[test]
+#[tenure_testkit::test]
 fn terraform_locks_and_unlocks_its_state() {
     let service = Service::start(&[]);
     let info =
@@ -33,7 +33,7 @@ fn terraform_locks_and_unlocks_its_state() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn the_id_that_unlocks_a_state_is_shown_to_administrators_only() {
     let id = "0c5f-the-key";
     let info = json!({"ID": id, "Who": "ci@web-3"}).to_string();
@@ -62,7 +62,7 @@ fn the_id_that_unlocks_a_state_is_shown_to_administrators_only() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn what_terraform_did_not_lock_it_does_not_unlock() {
     let service = Service::start(&["--allow-admin"]);
     acquire(&service, "state", &json!({"owner": "somebody"}));

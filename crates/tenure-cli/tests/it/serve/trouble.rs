@@ -29,7 +29,7 @@ fn is_nobodys(answer: &Answer) -> Value {
     problem
 }
 
-#[test]
+#[tenure_testkit::test]
 fn while_the_store_is_away_everybody_is_told_so_in_time() {
     let server = RedisServer::start();
     let service = Service::on(&server, &["--allow-admin"]);
@@ -71,7 +71,7 @@ fn while_the_store_is_away_everybody_is_told_so_in_time() {
     release(&service, "n", &lease).is(204);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn whoever_wanted_a_lock_of_a_silent_store_is_told_whether_it_may_have_it() {
     let server = RedisServer::start();
     let service = Service::on(&server, &["--max-wait", "300ms", "--keep-place", "60s"]);
@@ -100,7 +100,7 @@ fn whoever_wanted_a_lock_of_a_silent_store_is_told_whether_it_may_have_it() {
     assert!(eventually(SOON, free), "it was given back");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_store_that_died_and_came_back_is_used_again() {
     let server = RedisServer::start();
     let service = Service::on(&server, &[]);
@@ -117,7 +117,7 @@ fn a_store_that_died_and_came_back_is_used_again() {
     assert!(eventually(SOON, taken));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_place_outlives_a_store_that_is_away_when_the_ticket_is_due() {
     let server = RedisServer::start();
     let service = Service::on(&server, &["--max-wait", "2s", "--keep-place", "60s"]);
@@ -146,7 +146,7 @@ fn a_place_outlives_a_store_that_is_away_when_the_ticket_is_due() {
     assert!(answer.is(201).json()["waited_ms"].as_u64() >= Some(2_000));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_stop_ends_streams_and_waits_at_once_and_keeps_leases() {
     let server = RedisServer::start();
     let service = Service::on(&server, &["--max-wait", "1s"]);
@@ -198,7 +198,7 @@ fn a_stop_ends_streams_and_waits_at_once_and_keeps_leases() {
 /// A sale starts for all buyers at once. A connection that does not fit gets no reply, and its own
 /// kernel
 /// tries again a second later.
-#[test]
+#[tenure_testkit::test]
 fn hundreds_may_come_at_the_same_moment() {
     let service = Service::start(&[]);
     let address = service.url.trim_start_matches("http://").parse().unwrap();
@@ -211,7 +211,7 @@ fn hundreds_may_come_at_the_same_moment() {
     service.get("/livez").is(200);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn slow_readers_hold_no_memory() {
     let service = Service::start(&[]);
     let address = service.url.trim_start_matches("http://");

@@ -9,7 +9,7 @@ use super::stage::{
     Stage, agrees, ask, becomes, buy, consume, quick, reserve, settled, sold, until,
 };
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_missed_orders_sells_nothing_twice() {
     let (sentinels, files) = (
         Sentinels::builder().proxied_replication().start(),
@@ -59,7 +59,7 @@ async fn a_replica_that_missed_orders_sells_nothing_twice() {
     agrees(&sale).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn items_on_different_nodes_of_a_cluster_are_sold_alike() {
     let (cluster, files) = (Cluster::start(), Stage::memory_sqlite());
     let sale = Sale::open(cluster.url(), files.ledger_url()).await.unwrap();

@@ -244,7 +244,7 @@ async fn limits_outlive_the_server(stage: Stage) {
     agrees(&sale).await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_gate_that_cannot_be_reached_is_named() {
     let stage = Stage::memory_sqlite();
     let opening = Sale::open("redis://127.0.0.1:1", stage.ledger_url());

@@ -100,7 +100,7 @@ async fn crowd(sales: &[Sale], requests: std::ops::Range<u32>) -> (BTreeSet<Orde
     (orders, refused)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_buys_exactly_what_there_is() {
     let hot = Hot::start();
     let sale = hot.selling(400, Terms::default()).await;
@@ -130,7 +130,7 @@ async fn a_crowd_buys_exactly_what_there_is() {
     consumer.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_and_requests_are_as_exact_as_on_one_shelf() {
     let hot = Hot::start();
     let terms = Terms {
@@ -169,7 +169,7 @@ async fn limits_and_requests_are_as_exact_as_on_one_shelf() {
     assert_eq!(sale.stats().rejected, 0);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_done_to_an_item_reaches_all_its_shelves() {
     let hot = Hot::start();
     let sale = hot.selling(30, Terms::default()).await;
@@ -202,7 +202,7 @@ async fn what_is_done_to_an_item_reaches_all_its_shelves() {
 }
 
 /// A node is replaced in the middle of a rush, by one that has all it was told.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_replaced_loses_nothing() {
     let hot = Hot::start();
     let sale = hot.selling(2_000, Terms::default()).await;
@@ -231,7 +231,7 @@ async fn a_node_that_is_replaced_loses_nothing() {
 
 /// A process dies after units left one shelf, before or after they came to another.
 #[cfg(feature = "failpoints")]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_dies_while_units_move_loses_none() {
     let mut hot = Hot::start();
     for step in ["move.after_give", "move.after_receive"] {
@@ -282,7 +282,7 @@ async fn who_dies_while_units_move_loses_none() {
 
 /// Not a test: buys everything as one buyer, whose shelf has only a third of it.
 #[cfg(feature = "failpoints")]
-#[tokio::test]
+#[tenure_testkit::test]
 #[ignore = "run by the test above, in a process of its own"]
 async fn a_process_that_dies() {
     let (gate, ledger) = (std::env::var(GATE), std::env::var(LEDGER));
@@ -292,7 +292,7 @@ async fn a_process_that_dies() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_spread_that_makes_no_sense_is_refused() {
     let stage = Stage::memory_sqlite();
     let sale = stage.open().await;
@@ -312,7 +312,7 @@ async fn a_spread_that_makes_no_sense_is_refused() {
 }
 
 /// A shelf that answers nothing sensible stands for one whose node is away: it fails at once.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_is_looked_for_on_its_own_shelf() {
     let stage = Stage::spread_sqlite();
     let sale = stage.open().await;
@@ -340,7 +340,7 @@ async fn an_order_is_looked_for_on_its_own_shelf() {
 }
 
 /// The workers of all shelves want the same row: one of them waits for it, and the others for that one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_of_one_item_take_one_connection() {
     let mut stage = Stage::redis_own_postgres();
     stage.spread = 4;
@@ -381,7 +381,7 @@ async fn workers_of_one_item_take_one_connection() {
 }
 
 /// Requests that end in *sold out* share the searches of their process, on all shelves.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sold_out_item_is_looked_at_once_for_all_homes() {
     let stage = Stage::redis_sqlite();
     let sale = stage.open().await;

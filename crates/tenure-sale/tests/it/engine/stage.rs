@@ -20,7 +20,7 @@ macro_rules! on {
     };
     (@one $case:ident [$($stage:ident),+]) => {
         mod $case {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            $(#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $stage() {
                 let stage = $crate::engine::stage::Stage::$stage();
                 let spread = stage.spread;

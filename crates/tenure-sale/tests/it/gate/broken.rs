@@ -31,7 +31,7 @@ fn content(server: &RedisServer, stage: &Stage) -> Vec<String> {
     KEYS.into_iter().map(dump).collect()
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_key_of_another_type_stops_the_sale_and_nothing_is_half_done() {
     for wrong in KEYS {
         let server = RedisServer::start();
@@ -56,7 +56,7 @@ async fn a_key_of_another_type_stops_the_sale_and_nothing_is_half_done() {
     }
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn numbers_that_are_none_stop_the_sale() {
     let server = RedisServer::start();
     let stage = begun(&server).await;
@@ -87,7 +87,7 @@ async fn numbers_that_are_none_stop_the_sale() {
     stage.order("bob", "r1").await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_full_server_accepts_nothing_and_says_so() {
     let server = RedisServer::start();
     let stage = begun(&server).await;
@@ -106,7 +106,7 @@ async fn a_full_server_accepts_nothing_and_says_so() {
     stage.order("bob", "r1").await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_deposed_master_accepts_nothing_and_must_be_loaded_again() {
     let (server, other) = (RedisServer::start(), RedisServer::start());
     let stage = begun(&server).await;
@@ -126,7 +126,7 @@ async fn a_deposed_master_accepts_nothing_and_must_be_loaded_again() {
 
 /// A queue that runs out of numbers in the middle of requests that travel together: those that it
 /// took are orders like any others, and the rest changed nothing.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_queue_that_refuses_in_the_middle_leaves_no_half_order() {
     let server = RedisServer::start();
     let stage = Stage::at(server.url()).await;
@@ -174,7 +174,7 @@ async fn a_queue_that_refuses_in_the_middle_leaves_no_half_order() {
     assert_eq!(quotas.sum::<u64>(), 7);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn scripts_are_known_again_after_a_flush() {
     let server = RedisServer::start();
     let stage = begun(&server).await;
@@ -185,7 +185,7 @@ async fn scripts_are_known_again_after_a_flush() {
     assert_eq!(stage.left().await, Some(6));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_server_that_is_busy_with_a_script_accepts_nothing() {
     let server = RedisServer::start();
     let stage = begun(&server).await;
@@ -199,7 +199,7 @@ async fn a_server_that_is_busy_with_a_script_accepts_nothing() {
     stage.order("bob", "r1").await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_answer_is_unknown_and_asking_again_finds_the_order() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
@@ -236,7 +236,7 @@ async fn a_lost_answer_is_unknown_and_asking_again_finds_the_order() {
     assert_eq!(stage.left().await, Some(500 - 2 - 300));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_dead_server_is_an_error_in_time_and_comes_back_stale() {
     let server = RedisServer::start();
     let stage = begun(&server).await;
@@ -271,7 +271,7 @@ async fn a_dead_server_is_an_error_in_time_and_comes_back_stale() {
 
 /// Requests that wait while others are under way travel in one call: there, too, the second of two
 /// finds the first, and a buyer's limit and the stock count for both.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn requests_that_travel_together_are_answered_one_after_the_other() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
@@ -321,7 +321,7 @@ async fn requests_that_travel_together_are_answered_one_after_the_other() {
     assert!(calls < 12, "{calls} calls for 31 requests");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_queue_that_was_deleted_is_not_begun_again_under_the_same_epoch() {
     let server = RedisServer::start();
     let stage = begun(&server).await;
@@ -333,7 +333,7 @@ async fn a_queue_that_was_deleted_is_not_begun_again_under_the_same_epoch() {
     assert_eq!(stage.order("bob", "r1").await.epoch(), 2);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_group_that_was_destroyed_begins_again_at_the_oldest() {
     let server = RedisServer::start();
     let stage = begun(&server).await;
@@ -359,7 +359,7 @@ async fn a_group_that_was_destroyed_begins_again_at_the_oldest() {
     assert_eq!(waiting.await.unwrap().unwrap().len(), 1);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn entries_of_others_are_kept_with_the_reason() {
     let server = RedisServer::start();
     let stage = begun(&server).await;
@@ -406,7 +406,7 @@ async fn entries_of_others_are_kept_with_the_reason() {
     assert_eq!(stage.gate.queued_units(&stage.item).await.unwrap(), 2);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_queue_with_the_id_of_a_later_epoch_cannot_be_loaded() {
     let server = RedisServer::start();
     let stage = begun(&server).await;
@@ -427,7 +427,7 @@ async fn a_queue_with_the_id_of_a_later_epoch_cannot_be_loaded() {
     stage.order("bob", "r1").await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn an_entry_that_was_deleted_is_not_claimed() {
     let server = RedisServer::start();
     let stage = begun(&server).await;
@@ -447,7 +447,7 @@ async fn an_entry_that_was_deleted_is_not_claimed() {
     assert_eq!((standing.queued, standing.pending), (1, 1));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn what_a_dropped_reader_was_handed_is_claimed() {
     let server = RedisServer::start();
     let stage = begun(&server).await;
@@ -469,7 +469,7 @@ async fn what_a_dropped_reader_was_handed_is_claimed() {
     assert!(seen.iter().any(|entry| entry.id == order), "{seen:?}");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn nothing_ends_by_itself_while_the_item_is_on_sale() {
     let server = RedisServer::start();
     let stage = begun(&server).await;
@@ -489,7 +489,7 @@ async fn nothing_ends_by_itself_while_the_item_is_on_sale() {
     assert_eq!(KEYS.map(&mut ttl), [-1; 4]);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn buyers_are_counted_only_where_there_is_a_limit() {
     let server = RedisServer::start();
     let stage = Stage::at(server.url()).await;
@@ -499,7 +499,7 @@ async fn buyers_are_counted_only_where_there_is_a_limit() {
     assert_eq!(found.int(), 0);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_wrong_url_is_an_error() {
     for url in ["memory://a?b", "http://localhost", "redis://"] {
         let error = Gate::connect(url).await.unwrap_err();

@@ -37,7 +37,7 @@ macro_rules! on_every_gate {
     (@ $module:ident $kind:ident: $($test:ident)*) => {
         mod $module {
             use crate::gate::stage::Kind;
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            $(#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
                 super::$test(Kind::$kind).await;
             })*

@@ -11,7 +11,7 @@ const BYTES_MAX: u64 = 250;
 
 /// Buyers of ten letters, request ids as long as a number or as a UUID: until it is acknowledged an
 /// order takes 250 bytes at most, and nothing once the item is closed and its answers' time is over.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_takes_little_room_and_in_the_end_none() {
     for (kind, id) in [
         ("number", "1700000000000000"),

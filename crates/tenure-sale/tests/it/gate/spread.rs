@@ -12,7 +12,7 @@ use super::stage::{Kind, SPREAD, Stage, change, load, ms};
 const KINDS: [Kind; 2] = [Kind::RedisSpread, Kind::ClusterSpread];
 
 /// Several processes, each with many buyers at once: who was told *sold out* was told the truth.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_gets_every_unit_and_is_told_the_truth() {
     for kind in KINDS {
         let stage = Stage::of(kind, 301).await;
@@ -47,7 +47,7 @@ async fn a_crowd_gets_every_unit_and_is_told_the_truth() {
 }
 
 /// The last unit may lie on any shelf, and the next buyer gets it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_units_are_sold_to_whoever_comes() {
     for kind in KINDS {
         let stage = Stage::of(kind, 7).await;
@@ -66,7 +66,7 @@ async fn the_last_units_are_sold_to_whoever_comes() {
 }
 
 /// Remnants on several shelves make one order.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_of_many_units_is_gathered_from_all_shelves() {
     for kind in KINDS {
         let terms = Terms {
@@ -95,7 +95,7 @@ async fn an_order_of_many_units_is_gathered_from_all_shelves() {
 }
 
 /// Two who want nearly all of the rest: one gets it, the other learns that it is gone.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_who_want_the_rest_do_not_take_it_from_each_other_for_ever() {
     for round in 0..10 {
         let terms = Terms {
@@ -129,7 +129,7 @@ async fn two_who_want_the_rest_do_not_take_it_from_each_other_for_ever() {
 }
 
 /// A process that died between two steps of a move left a note: any other process finishes it, once.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_that_was_interrupted_is_finished_once() {
     for kind in KINDS {
         for (note, received) in [("1:0:3", false), ("1:0:3", true)] {
@@ -178,7 +178,7 @@ async fn a_move_that_was_interrupted_is_finished_once() {
 
 /// The first look saw one shelf before units came there, and the other after they had left: only the
 /// second look can know better.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn units_that_arrive_between_looks_are_seen() {
     let mut stage = Stage::empty(Kind::ClusterSpread).await;
     stage.spread = 3;
@@ -201,7 +201,7 @@ async fn units_that_arrive_between_looks_are_seen() {
 }
 
 /// A relay told some shelves of a change, and died before it told the first.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_relay_that_died_half_way_is_finished_once() {
     let stage = Stage::of(Kind::RedisSpread, 0).await;
     let changes = [change(1, added(8)), change(2, added(4))];
@@ -219,7 +219,7 @@ async fn a_relay_that_died_half_way_is_finished_once() {
 }
 
 /// A shelf was restored from an older copy: the missed changes are unknown, so it is loaded again.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shelf_that_is_behind_the_first_is_stale() {
     let stage = Stage::of(Kind::RedisSpread, 0).await;
     stage.tell(1, added(8)).await;
@@ -230,7 +230,7 @@ async fn a_shelf_that_is_behind_the_first_is_stale() {
 }
 
 /// Orders are committed and paid for long after the last unit is sold: that is no reason for another search.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_that_bring_no_units_do_not_hide_that_it_is_sold_out() {
     let stage = Stage::of(Kind::RedisSpread, 0).await;
     let (gate, item) = (stage.again().await, stage.item.clone());
@@ -250,7 +250,7 @@ async fn changes_that_bring_no_units_do_not_hide_that_it_is_sold_out() {
 }
 
 /// What is still on its way when the item is loaded anew belongs to an epoch that is over.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_ends_every_move() {
     let stage = Stage::of(Kind::RedisSpread, 40).await;
     let giver = stage.shelf(1);
@@ -261,7 +261,7 @@ async fn a_load_ends_every_move() {
 }
 
 /// A shelf that lost what it knew makes the whole item stale: nothing may be brought from elsewhere.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shelf_that_forgot_makes_the_item_stale() {
     let stage = Stage::of(Kind::RedisSpread, 4).await;
     // Also if it says that it has nothing left: it may not know better.
@@ -279,7 +279,7 @@ async fn a_shelf_that_forgot_makes_the_item_stale() {
 }
 
 /// A process that does not know that an item is spread learns it, whatever it asks first.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn others_learn_that_an_item_is_spread() {
     let stage = Stage::of(Kind::RedisSpread, 40).await;
     let order = stage.order("ann", "r1").await;
@@ -298,7 +298,7 @@ async fn others_learn_that_an_item_is_spread() {
 /// A consumer that waits for an item before it is loaded does not know its spread yet, and the first
 /// shelf has the keys of an item that is not spread. The orders it reads must be those that were
 /// accepted.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_consumer_that_came_before_the_item_reads_the_orders_that_were_accepted() {
     for kind in KINDS {
         let stage = Stage::empty(kind).await;
@@ -319,7 +319,7 @@ async fn a_consumer_that_came_before_the_item_reads_the_orders_that_were_accepte
 }
 
 /// With as many shelves as nodes, each node has one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_shelves_of_an_item_lie_on_different_nodes() {
     let mut stage = Stage::empty(Kind::ClusterSpread).await;
     stage.spread = 3;
@@ -332,7 +332,7 @@ async fn the_shelves_of_an_item_lie_on_different_nodes() {
 }
 
 /// Another program wrote to one shelf: the standing says to which.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shelf_that_somebody_wrote_to_is_named() {
     let stage = Stage::of(Kind::RedisSpread, 40).await;
     stage.order("ann", "r1").await;

@@ -9,7 +9,7 @@ use tenure_testkit::{Cluster, FailoverKind, Fsync, RedisServer, Sentinels};
 
 use super::stage::{Stage, load, ms};
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_restarted_server_sells_nothing_until_it_is_loaded() {
     let server = RedisServer::builder().aof(Fsync::Always).start();
     let stage = begun(server.url()).await;
@@ -17,7 +17,7 @@ async fn a_restarted_server_sells_nothing_until_it_is_loaded() {
     is_stale_until_loaded(&stage).await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_promoted_replica_sells_nothing_until_it_is_loaded() {
     let sentinels = Sentinels::start();
     let stage = begun(sentinels.url()).await;
@@ -28,7 +28,7 @@ async fn a_promoted_replica_sells_nothing_until_it_is_loaded() {
 
 /// A master that is deposed loses what its successor never had. When it is promoted again it is the
 /// same process with the item it was loaded with, and yet not current.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_master_that_was_deposed_and_promoted_again_is_stale() {
     let sentinels = Sentinels::builder().replicas(1).start();
     let stage = begun(sentinels.url()).await;
@@ -42,7 +42,7 @@ async fn a_master_that_was_deposed_and_promoted_again_is_stale() {
     is_stale_until_loaded(&stage).await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_promoted_node_of_a_cluster_sells_nothing_until_it_is_loaded() {
     let cluster = Cluster::start();
     let stage = begun(cluster.url()).await;
@@ -53,7 +53,7 @@ async fn a_promoted_node_of_a_cluster_sells_nothing_until_it_is_loaded() {
     is_stale_until_loaded(&stage).await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn an_item_that_moved_to_another_node_is_sold_there_once_it_is_loaded() {
     let cluster = Cluster::builder().steady().start();
     let stage = begun(cluster.url()).await;

@@ -15,7 +15,7 @@ const SECONDS: Duration = Duration::from_secs(20);
 const URL: &str = "TENURE_TEST_LEDGER";
 const ALONE: &str = "TENURE_TEST_ALONE";
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn urls_that_cannot_be_opened_say_why() {
     let dir = tempfile::tempdir().unwrap();
     let missing = format!("sqlite:{}/nowhere/sale.db", dir.path().display());
@@ -44,7 +44,7 @@ async fn urls_that_cannot_be_opened_say_why() {
     }
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_database_that_is_not_there_is_named() {
     let server = PostgresServer::shared();
     let error = Ledger::open(server.url_of("nowhere")).await.unwrap_err();
@@ -52,7 +52,7 @@ async fn a_database_that_is_not_there_is_named() {
     assert!(error.to_string().contains("no such database"), "{error}");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn passwords_are_not_shown() {
     let setup = Setup::postgres().await;
     let url = setup.url.replace("tenure@", "tenure:geheim@");
@@ -62,7 +62,7 @@ async fn passwords_are_not_shown() {
     assert!(!shown.contains("geheim"), "{shown}");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_schema_from_a_newer_version_is_refused() {
     let newer = "INSERT INTO sale_schema_versions (version, description, success, checksum, \
                  execution_time) VALUES (9, 'from the future', true, ";
@@ -85,7 +85,7 @@ async fn a_schema_from_a_newer_version_is_refused() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_may_prepare_the_tables_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let file = format!("sqlite:{}", dir.path().join("sale.db").display());
@@ -112,7 +112,7 @@ async fn open_patiently(url: &str) -> Ledger {
     panic!("the others never stopped writing");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_database_may_be_shared_with_others() {
     let url = PostgresServer::shared().create_database();
     let mut connection = PgConnection::connect(&url).await.unwrap();
@@ -130,7 +130,7 @@ async fn a_database_may_be_shared_with_others() {
     assert_eq!(ledger.items(&[]).await.unwrap(), []);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_ledger_in_memory_is_alone_anyway_and_one_on_postgres_never() {
     let memory = Setup::memory().await;
     memory.ledger.claim_alone().await.unwrap();
@@ -140,7 +140,7 @@ async fn a_ledger_in_memory_is_alone_anyway_and_one_on_postgres_never() {
     assert!(error.to_string().contains("SQLite"), "{error}");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn whoever_is_alone_keeps_other_processes_out() {
     let setup = Setup::file().await;
     setup.ledger.claim_alone().await.unwrap();
@@ -159,7 +159,7 @@ async fn whoever_is_alone_keeps_other_processes_out() {
     assert_eq!(other_process(&setup.url, true).expect_line(SECONDS), "open");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn nobody_is_alone_while_another_process_is_there() {
     let setup = Setup::file().await;
     let other = other_process(&setup.url, false);
@@ -191,7 +191,7 @@ fn other_process(url: &str, alone: bool) -> ClientProcess {
 }
 
 /// Not a test: what another process does.
-#[tokio::test]
+#[tenure_testkit::test]
 #[ignore = "run by the tests above, in a process of its own"]
 async fn a_process_that_uses_the_ledger() {
     println!("\nbegin");

@@ -328,7 +328,7 @@ fn units_are_conserved_on_postgres() {
 }
 
 /// The gate sells what it does not have; the ledger never does, and the gate comes to the truth by itself.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_gate_that_has_too_many_comes_to_the_truth() {
     let setup = Setup::memory().await;
     let mut world = World::new(setup, 10).await;

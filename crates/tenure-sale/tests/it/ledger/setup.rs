@@ -132,7 +132,7 @@ macro_rules! on_every_ledger {
         mod file {
             use crate::ledger::setup::Setup;
             $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                #[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $test() {
                     super::$test(Setup::file().await).await;
                 }
@@ -141,7 +141,7 @@ macro_rules! on_every_ledger {
         mod memory {
             use crate::ledger::setup::Setup;
             $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                #[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $test() {
                     super::$test(Setup::memory().await).await;
                 }
@@ -150,7 +150,7 @@ macro_rules! on_every_ledger {
         mod postgres {
             use crate::ledger::setup::Setup;
             $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                #[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $test() {
                     super::$test(Setup::postgres().await).await;
                 }

@@ -23,7 +23,7 @@ async fn selling(url: &str) -> Ledger {
     ledger
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_was_restarted_is_used_again_without_an_error() {
     let server = PostgresServer::start();
     let ledger = selling(&server.create_database()).await;
@@ -45,7 +45,7 @@ async fn a_server_that_was_restarted_is_used_again_without_an_error() {
     assert_eq!(item.sold, 7);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_gone_is_an_error_in_time() {
     let server = PostgresServer::start();
     let ledger = selling(&server.create_database()).await;
@@ -61,7 +61,7 @@ async fn a_server_that_is_gone_is_an_error_in_time() {
     ledger.commit(&[order(1, "bob", 1)]).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_says_nothing_is_an_error_in_time() {
     let server = PostgresServer::start();
     let ledger = selling(&server.create_database()).await;
@@ -92,7 +92,7 @@ async fn a_server_that_says_nothing_is_an_error_in_time() {
     assert_eq!(item.sold, 2);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_killed_in_the_middle_leaves_nothing_half_done() {
     let server = PostgresServer::start();
     let url = server.create_database();
@@ -131,7 +131,7 @@ async fn a_server_killed_in_the_middle_leaves_nothing_half_done() {
     assert_eq!(journal, item.sold.to_string());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_keeps_an_item_locked_is_an_error_in_time() {
     let setup = Setup::postgres().await;
     setup.selling(10).await;
@@ -150,7 +150,7 @@ async fn whoever_keeps_an_item_locked_is_an_error_in_time() {
     setup.ledger.commit(&[order(1, "bob", 1)]).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_another_process_writes_is_waited_for_and_then_an_error() {
     let setup = Setup::file().await;
     setup.selling(10).await;
@@ -183,7 +183,7 @@ async fn a_file_that_another_process_writes_is_waited_for_and_then_an_error() {
     assert_eq!(setup.item().await.sold, 2);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_goes_away_does_not_keep_the_file_from_others() {
     let setup = Setup::file().await;
     setup.selling(1_000_000).await;
@@ -200,7 +200,7 @@ async fn a_caller_that_goes_away_does_not_keep_the_file_from_others() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_committed_to_a_file_is_there_when_it_is_opened_again() {
     let setup = Setup::file().await;
     setup.selling(10).await;

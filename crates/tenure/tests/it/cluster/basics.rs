@@ -3,7 +3,7 @@
 use super::{CLUSTER, client, fresh_name};
 use crate::stage::{ms, soon};
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn locks_are_taken_and_released_wherever_they_are() {
     let (one, other) = (client().await, client().await);
     for _ in 0..30 {
@@ -17,7 +17,7 @@ async fn locks_are_taken_and_released_wherever_they_are() {
     }
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_waiter_is_woken_by_a_message() {
     let (one, other) = (client().await, client().await);
     let name = fresh_name();
@@ -35,7 +35,7 @@ async fn a_waiter_is_woken_by_a_message() {
 }
 
 /// Records are wherever their keys are, and are all found.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn all_clients_are_listed_wherever_their_records_are() {
     let mut clients = Vec::new();
     for _ in 0..8 {
@@ -57,7 +57,7 @@ async fn all_clients_are_listed_wherever_their_records_are() {
     assert_eq!(holder.client.unwrap().id, tenure.id());
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_lock_is_adopted_and_force_released_wherever_it_is() {
     let (one, other) = (client().await, client().await);
     let name = fresh_name();

@@ -6,7 +6,7 @@ use tenure::redis::{Client, Command, Script};
 use super::{CLUSTER, fresh_name, migrate};
 use crate::stage::ms;
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn commands_and_scripts_go_where_their_key_is_and_follow_it() {
     let redis = Client::connect(CLUSTER.url()).await.unwrap();
     let count = Script::new("#!lua\nreturn redis.call('INCRBY', KEYS[1], ARGV[1])");
@@ -25,7 +25,7 @@ async fn commands_and_scripts_go_where_their_key_is_and_follow_it() {
     }
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn each_master_is_a_client_of_its_own() {
     let redis = Client::connect(CLUSTER.url()).await.unwrap();
     let mut ids = std::collections::BTreeSet::new();
@@ -46,7 +46,7 @@ async fn each_master_is_a_client_of_its_own() {
     assert_eq!(found, 1);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn several_commands_are_each_run_once_wherever_their_keys_are() {
     let redis = Client::connect(CLUSTER.url()).await.unwrap();
     let keys: Vec<String> = (0..9).map(|_| fresh_name()).collect();
@@ -61,7 +61,7 @@ async fn several_commands_are_each_run_once_wherever_their_keys_are() {
     }
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_connection_of_ones_own_leads_to_the_node_of_a_key() {
     let redis = Client::connect(CLUSTER.url()).await.unwrap();
     for _ in 0..4 {

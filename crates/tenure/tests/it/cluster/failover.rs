@@ -11,7 +11,7 @@ use crate::stage::{ms, soon};
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Both in one test: a cluster of its own is dear.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_lock_is_held_on_though_its_master_is_replaced() {
     let cluster = Cluster::start();
     let tenure = Tenure::connect(cluster.url()).await.unwrap();

@@ -7,7 +7,7 @@ use super::fresh_name;
 
 /// The master is deposed by a replica that did not hear of the last grants, takes over what that one
 /// knows, and is promoted again. All the while it keeps its connections.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn fences_grow_when_a_master_comes_back_with_an_older_counter() {
     let cluster = Cluster::start();
     // Nothing else shall happen to its connections.

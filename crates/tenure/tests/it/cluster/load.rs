@@ -18,7 +18,7 @@ const LOCKS: usize = 12;
 const QUIET: Duration = Duration::from_secs(2);
 const MOVING: Duration = Duration::from_secs(5);
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn nothing_is_held_twice_while_slots_move() {
     let dir = tempfile::tempdir().unwrap();
     let names: Arc<Vec<String>> = Arc::new((0..LOCKS).map(|_| fresh_name()).collect());

@@ -44,7 +44,7 @@ async fn is_woken_by_message(client: &Tenure, waiting: JoinHandle<Guard>) -> boo
     is_woken(waiting).await && client.stats().woken_by_message > 0
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn h37_a_message_stays_in_its_shard() {
     let round = async || {
         let (one, other) = (client(Sharded::Auto).await, client(Sharded::On).await);
@@ -64,7 +64,7 @@ async fn h37_a_message_stays_in_its_shard() {
 }
 
 /// H37: the server ends the subscription of a channel whose slot leaves it.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn h37_a_waiter_is_woken_where_its_lock_has_moved() {
     for sharded in [Sharded::On, Sharded::Off] {
         let round = async || {
@@ -85,7 +85,7 @@ async fn h37_a_waiter_is_woken_where_its_lock_has_moved() {
 }
 
 /// H37: released at the new place before the waiter could hear it there.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn h37_a_message_that_nobody_could_hear_is_made_good() {
     for _ in 0..5 {
         let (one, other) = (client(Sharded::On).await, client(Sharded::On).await);
@@ -100,7 +100,7 @@ async fn h37_a_message_that_nobody_could_hear_is_made_good() {
 }
 
 /// Waiters of many locks on one node, of which some move at once.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn h37_those_who_stay_are_woken_as_well() {
     let (one, other) = (client(Sharded::On).await, client(Sharded::On).await);
     let names: Vec<String> = (0..12).map(|_| fresh_name()).collect();
@@ -119,7 +119,7 @@ async fn h37_those_who_stay_are_woken_as_well() {
 }
 
 /// In a mixed fleet all must speak plainly: then all hear each other.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn plain_and_sharded_clients_wake_each_other_only_by_the_same_word() {
     for (speaks, hears, woken) in [
         (Sharded::Off, Sharded::Off, true),

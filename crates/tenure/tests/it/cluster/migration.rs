@@ -9,7 +9,7 @@ use super::failover::is_renewed;
 use super::{CLUSTER, builder, client, fresh_name, holder_at, migrate, other_master, quiet};
 use crate::stage::{ms, soon};
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_lock_is_held_on_though_its_slot_moves() {
     let (tenure, name) = (client().await, fresh_name());
     let guard = tenure.lock(&name).ttl(ms(3_000)).acquire().await.unwrap();
@@ -24,7 +24,7 @@ async fn a_lock_is_held_on_though_its_slot_moves() {
     assert_eq!(holder_at(&CLUSTER, &name), None);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_lease_is_watched_where_it_has_moved() {
     let (tenure, name) = (client().await, fresh_name());
     let guard = tenure.lock(&name).acquire().await.unwrap();
@@ -39,7 +39,7 @@ async fn a_lease_is_watched_where_it_has_moved() {
     lost.expect("nobody watches it at its new place");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn many_leases_are_renewed_though_some_have_moved() {
     let tenure = client().await;
     let names: Vec<String> = (0..40).map(|_| fresh_name()).collect();
@@ -56,7 +56,7 @@ async fn many_leases_are_renewed_though_some_have_moved() {
 }
 
 /// The fence counter moves along, so fences grow whatever the clock of the new node shows.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn fences_grow_though_the_slot_moves_to_where_it_is_earlier() {
     let Some(clock) = ClockShim::compile() else {
         return;
@@ -80,7 +80,7 @@ async fn fences_grow_though_the_slot_moves_to_where_it_is_earlier() {
     }
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_lease_is_renewed_while_its_lock_is_on_the_way() {
     let (tenure, name) = (client().await, fresh_name());
     let guard = tenure.lock(&name).ttl(ms(3_000)).acquire().await.unwrap();
@@ -96,7 +96,7 @@ async fn a_lease_is_renewed_while_its_lock_is_on_the_way() {
 
 /// H54: acquire.lua has two keys, and where one is missing neither node serves them until the slot has
 /// arrived.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn h54_a_lock_on_its_way_is_taken_when_it_has_arrived() {
     let (tenure, name) = (client().await, fresh_name());
     drop(tenure.lock(&name).acquire().await.unwrap());
@@ -133,7 +133,7 @@ async fn h54_a_lock_on_its_way_is_taken_when_it_has_arrived() {
 }
 
 /// H54: release.lua has two keys as well, and the queue is mostly missing.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn h54_a_lock_on_its_way_is_released_when_it_has_arrived() {
     let (tenure, name) = (client().await, fresh_name());
     let guard = tenure.lock(&name).acquire().await.unwrap();
@@ -148,7 +148,7 @@ async fn h54_a_lock_on_its_way_is_released_when_it_has_arrived() {
     assert_eq!(holder_at(&CLUSTER, &name), None);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_cancelled_acquire_of_a_lock_on_its_way_leaves_nothing() {
     let (tenure, other, name) = (client().await, client().await, fresh_name());
     let holder = other.lock(&name).acquire().await.unwrap();
@@ -175,7 +175,7 @@ async fn a_cancelled_acquire_of_a_lock_on_its_way_leaves_nothing() {
 }
 
 /// Counted on nodes that nobody else uses.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_lock_that_has_moved_costs_one_more_round_trip_and_then_none() {
     let cluster = quiet().await;
     let tenure = Tenure::connect(cluster.url()).await.unwrap();
@@ -212,7 +212,7 @@ fn refusals(server: &RedisServer, command: &str) -> u64 {
 }
 
 /// The attempt arrives at the old node, its answer never at the client, and then its slot moves.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_lost_reply_and_a_slot_that_moves_leave_nothing() {
     let cluster = quiet().await;
     let tenure = Tenure::connect(cluster.url()).await.unwrap();
@@ -240,7 +240,7 @@ async fn a_lost_reply_and_a_slot_that_moves_leave_nothing() {
     }
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_hung_node_does_not_delay_the_renewals_of_others() {
     let cluster = quiet().await;
     let tenure = Tenure::connect(cluster.url()).await.unwrap();
@@ -263,7 +263,7 @@ async fn a_hung_node_does_not_delay_the_renewals_of_others() {
 }
 
 /// Callers whose own runtime drives the connections meet the same redirects.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn callers_that_drive_connections_themselves_follow_too() {
     let runtime = tokio::runtime::Handle::current();
     let tenure = builder().runtime(runtime).connect().await.unwrap();

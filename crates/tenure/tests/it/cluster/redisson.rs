@@ -6,7 +6,7 @@ use tenure_testkit::{Cluster, Redisson};
 use super::{CLUSTER, builder, fresh_name, migrate, other_master};
 use crate::stage::{ms, soon};
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn names_that_redisson_would_split_are_refused() {
     let tenure = builder().layout(Layout::Redisson).connect().await.unwrap();
     for name in ["x{y", "{"] {
@@ -24,7 +24,7 @@ async fn names_that_redisson_would_split_are_refused() {
     drop(native.lock("x{y").acquire().await.unwrap());
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_lock_in_redissons_bytes_moves_too() {
     let tenure = builder().layout(Layout::Redisson).connect().await.unwrap();
     let other = builder().layout(Layout::Redisson).connect().await.unwrap();
@@ -42,7 +42,7 @@ async fn a_lock_in_redissons_bytes_moves_too() {
 
 /// Where a slot is on its way, a key that is gone cannot be made again: not even by the script that
 /// has just deleted it to offer the lock to the next in the queue.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_lock_on_its_way_is_released_though_others_wait() {
     let tenure = builder().layout(Layout::Redisson).connect().await.unwrap();
     let other = builder().layout(Layout::Redisson).connect().await.unwrap();
@@ -64,7 +64,7 @@ async fn a_lock_on_its_way_is_released_though_others_wait() {
 }
 
 /// A Java process that knows no sharded messages: its fleet says `sharded=off`.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn an_old_java_process_wakes_ours_where_the_switch_is_off() {
     let plain = builder().layout(Layout::Redisson).sharded(Sharded::Off);
     let tenure = plain.connect().await.unwrap();

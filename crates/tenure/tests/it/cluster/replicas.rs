@@ -9,7 +9,7 @@ use super::{builder, client, fresh_name, migrate};
 use crate::stage::ms;
 use crate::verdict::check_not_yet;
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn replicas_confirm_a_lock_wherever_it_moves() {
     let (tenure, name) = (client().await, fresh_name());
     let lock = tenure.lock(&name).ttl(ms(6_000)).replicas(1);
@@ -26,7 +26,7 @@ async fn replicas_confirm_a_lock_wherever_it_moves() {
     assert!(!tenure.lock(&name).is_locked().await.unwrap());
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn many_confirmed_leases_are_renewed_on_all_nodes() {
     let tenure = builder().replicas(1).connect().await.unwrap();
     let mut guards = Vec::new();
@@ -39,7 +39,7 @@ async fn many_confirmed_leases_are_renewed_on_all_nodes() {
 }
 
 /// Each master has a reign of its own, and one that was replaced keeps only its own locks waiting.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn h50_a_new_master_of_a_shard_gives_no_new_locks_for_a_while() {
     let cluster = Cluster::start();
     let wait = Duration::from_secs(4);

@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// One cluster for all that belongs together: it takes seconds to start. It demands a password and
 /// certificates of clients.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn locks_are_taken_on_all_nodes_move_and_outlive_their_master() {
     let cluster = Cluster::builder()
         .with_tls()

@@ -20,7 +20,7 @@ fn dead_port() -> u16 {
     1 + NEXT.fetch_add(1, Ordering::Relaxed) % 6
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_server_that_is_no_cluster_says_so() {
     let server = RedisServer::start();
     let error = refused(&format!("redis-cluster://{}", server.addr())).await;
@@ -30,7 +30,7 @@ async fn a_server_that_is_no_cluster_says_so() {
     assert!(text.contains(&server.addr().to_string()), "{error}");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn one_node_of_a_cluster_says_what_it_is() {
     let name = fresh_name();
     let elsewhere = other_master(&CLUSTER, &name);
@@ -40,7 +40,7 @@ async fn one_node_of_a_cluster_says_what_it_is() {
     assert!(error.to_string().contains("redis-cluster://"), "{error}");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn every_node_that_cannot_be_reached_is_named_with_its_reason() {
     let ports = [dead_port(), dead_port()];
     let [one, other] = ports;
@@ -53,7 +53,7 @@ async fn every_node_that_cannot_be_reached_is_named_with_its_reason() {
     }
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn one_node_that_can_be_reached_is_enough() {
     let alive = CLUSTER.servers()[1].addr();
     let url = format!("redis-cluster://127.0.0.1:{},{alive}", dead_port());
@@ -63,7 +63,7 @@ async fn one_node_that_can_be_reached_is_enough() {
     }
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn nodes_announced_at_addresses_out_of_reach_are_named() {
     let port = dead_port();
     let nodes = Cluster::builder().masters(1).replicas(0);
@@ -85,7 +85,7 @@ async fn nodes_announced_at_addresses_out_of_reach_are_named() {
     drop(tenure.lock("n").acquire().await.unwrap());
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn the_password_is_for_all_nodes() {
     let nodes = Cluster::builder().masters(2).replicas(0).steady();
     let cluster = nodes.password("sesame").start();
@@ -106,7 +106,7 @@ async fn the_password_is_for_all_nodes() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_slot_that_nobody_serves_is_named() {
     let nodes = Cluster::builder().masters(2).replicas(0).steady();
     let cluster = nodes.partial_coverage().start();
@@ -131,7 +131,7 @@ async fn a_slot_that_nobody_serves_is_named() {
     drop(waiting.await.unwrap().unwrap());
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_cluster_that_is_down_says_so_and_for_which_lock() {
     let nodes = Cluster::builder().masters(2).replicas(0).steady();
     let cluster = nodes.start();
@@ -151,7 +151,7 @@ async fn a_cluster_that_is_down_says_so_and_for_which_lock() {
     assert!(text.contains("CLUSTERDOWN"), "{error}");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn only_a_cluster_has_shards_and_url_and_builder_must_agree() {
     let off = Tenure::builder("memory://").sharded(Sharded::Off);
     let error = off.connect().await.unwrap_err();

@@ -13,7 +13,7 @@ fn get(key: &str) -> Command {
     Command::new("GET").arg(key)
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn commands_carry_text_numbers_and_bytes() {
     let server = RedisServer::start();
     let redis = Client::connect(server.url()).await.unwrap();
@@ -33,7 +33,7 @@ async fn commands_carry_text_numbers_and_bytes() {
 }
 
 /// The server is the only one that takes writes, and is shown without its password.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_server_is_its_own_master() {
     let server = RedisServer::builder().password("secret").start();
     let redis = Client::connect(server.url()).await.unwrap();
@@ -44,7 +44,7 @@ async fn a_server_is_its_own_master() {
     assert_eq!(answer.as_str(), Some("PONG"));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn several_commands_fail_one_by_one() {
     let server = RedisServer::start();
     let redis = Client::connect(server.url()).await.unwrap();
@@ -60,7 +60,7 @@ async fn several_commands_fail_one_by_one() {
     assert_eq!(redis.run_all(vec![]).await.unwrap(), vec![]);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_script_is_sent_again_to_a_server_that_forgot_it() {
     let server = RedisServer::start();
     let redis = Client::connect(server.url()).await.unwrap();
@@ -74,7 +74,7 @@ async fn a_script_is_sent_again_to_a_server_that_forgot_it() {
     assert_eq!(count.as_int(), Some(6), "and it ran once");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_blocked_connection_of_its_own_blocks_nobody_else() {
     let server = RedisServer::start();
     let redis = Client::connect(server.url()).await.unwrap();
@@ -95,7 +95,7 @@ async fn a_blocked_connection_of_its_own_blocks_nobody_else() {
     assert_eq!(popped.as_array().unwrap()[1].as_str(), Some("job"));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_blocked_connection_gives_up_at_its_limit() {
     let server = RedisServer::start();
     let redis = Client::connect(server.url()).await.unwrap();
@@ -107,7 +107,7 @@ async fn a_blocked_connection_gives_up_at_its_limit() {
     check_within(begun, ms(2_000));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_restarted_server_has_another_run_id() {
     let server = RedisServer::start();
     let redis = Client::connect(server.url()).await.unwrap();
@@ -122,7 +122,7 @@ async fn a_restarted_server_has_another_run_id() {
 }
 
 /// A program that only asks for the id must not be told that of a process that is gone.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn the_run_id_is_never_that_of_an_ended_process() {
     let server = RedisServer::start();
     let redis = Client::connect(server.url()).await.unwrap();
@@ -138,7 +138,7 @@ async fn the_run_id_is_never_that_of_an_ended_process() {
     assert!(told.await);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn memory_has_no_server_to_run_commands_on() {
     let refused = Client::connect("memory://").await;
     check_refused(refused, ErrorKind::InvalidUrl, &["there is no server"]);

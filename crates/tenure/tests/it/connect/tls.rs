@@ -8,7 +8,7 @@ use tenure_testkit::{RedisServer, TlsFiles};
 use crate::stage::ms;
 use crate::verdict::{check_refused, check_usable, check_within};
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_server_with_a_certificate_of_the_given_authority() {
     let server = RedisServer::builder().with_tls().start();
     let tenure = Tenure::connect(server.tls_url()).await.unwrap();
@@ -23,14 +23,14 @@ async fn a_server_with_a_certificate_of_the_given_authority() {
     check_within(released, ms(2_000));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn valkeys_is_tls_too() {
     let server = RedisServer::builder().with_tls().start();
     let url = server.tls_url().replace("rediss://", "valkeys://");
     check_usable(&Tenure::connect(url).await.unwrap(), "n").await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_server_that_demands_a_certificate_gets_one() {
     let server = RedisServer::builder().with_tls().auth_clients(true).start();
     let url = server.tls_url();
@@ -46,7 +46,7 @@ async fn a_server_that_demands_a_certificate_gets_one() {
 }
 
 /// Trying again would not help, so the error comes at once.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_certificate_of_another_authority_is_refused() {
     let server = RedisServer::builder().with_tls().start();
     let strangers = RedisServer::builder().with_tls().start();
@@ -62,7 +62,7 @@ async fn a_certificate_of_another_authority_is_refused() {
 }
 
 /// Without `ca` the system's authorities decide, and none of them signed this one.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn an_unknown_authority_is_refused_unless_insecure() {
     let server = RedisServer::builder().with_tls().start();
     let url = format!("rediss://{}/", server.tls_addr());
@@ -75,7 +75,7 @@ async fn an_unknown_authority_is_refused_unless_insecure() {
     check_usable(&tenure, "n").await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_missing_file_is_named() {
     let server = RedisServer::builder().with_tls().start();
     let files = server.tls_files();
@@ -95,7 +95,7 @@ async fn a_missing_file_is_named() {
 }
 
 /// A file that is there but is no certificate.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_file_that_is_no_certificate_is_refused() {
     let server = RedisServer::builder().with_tls().start();
     let key = server.tls_files().key;
@@ -107,7 +107,7 @@ async fn a_file_that_is_no_certificate_is_refused() {
 }
 
 /// Plain words to a TLS port: the URL lacks an `s`.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_tls_port_without_tls_is_unavailable_in_time() {
     let server = RedisServer::builder().with_tls().start();
     let url = format!("redis://{}/", server.tls_addr());
@@ -121,7 +121,7 @@ async fn a_tls_port_without_tls_is_unavailable_in_time() {
     check_within(begun, ms(5_000));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_plain_port_with_tls_is_unavailable_in_time() {
     let server = RedisServer::start();
     let url = format!("rediss://{}/#insecure", server.addr());

@@ -10,7 +10,7 @@ async fn check_url(url: &str) {
     check_usable(&tenure, "n").await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn every_scheme_for_one_server_works() {
     let server = RedisServer::builder().unix_socket().start();
     let addr = server.addr();
@@ -24,7 +24,7 @@ async fn every_scheme_for_one_server_works() {
     check_url(&format!("  redis://{addr}\n")).await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_password_is_given_in_the_url() {
     let server = RedisServer::builder()
         .password("hunter2")
@@ -36,7 +36,7 @@ async fn a_password_is_given_in_the_url() {
     check_url(&format!("redis://default:hunter2@{}", server.addr())).await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_user_and_a_password_of_any_characters() {
     let server = RedisServer::builder()
         .user("alice", "on >p@ss:w/o?r#d% ~* &* +@all")
@@ -50,7 +50,7 @@ async fn a_user_and_a_password_of_any_characters() {
     .await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn locks_of_two_databases_do_not_exclude_each_other() {
     let server = RedisServer::builder().unix_socket().start();
     let zero = Tenure::connect(server.url()).await.unwrap();
@@ -71,7 +71,7 @@ async fn locks_of_two_databases_do_not_exclude_each_other() {
 }
 
 /// Channels know no databases. A waiter in one hears of the other, and is not confused by it.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn waiters_in_two_databases_do_not_wake_each_other_wrongly() {
     let server = RedisServer::start();
     let zero = Tenure::connect(server.url()).await.unwrap();
@@ -86,7 +86,7 @@ async fn waiters_in_two_databases_do_not_wake_each_other_wrongly() {
     drop(waiting.await.unwrap().unwrap());
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_database_that_does_not_exist_is_refused() {
     let server = RedisServer::start();
     check_refused(

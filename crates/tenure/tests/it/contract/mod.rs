@@ -43,7 +43,7 @@ macro_rules! contract {
     };
     (@on $stage:ident: $($case:ident,)*) => {
         mod $stage {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            $(#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
                 super::$case($crate::stage::Stage::$stage()).await;
             })*

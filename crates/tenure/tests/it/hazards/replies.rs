@@ -16,7 +16,7 @@ use crate::stage::{Stage, ms, soon};
 
 // H1: the server granted, but the reply was lost.
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h01_lost_reply_on_acquire_ends_in_one_grant() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -37,7 +37,7 @@ async fn h01_lost_reply_on_acquire_ends_in_one_grant() {
 }
 
 /// The connection says nothing at all, so that only the silence ends it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h01_a_silent_connection_is_replaced_and_the_grant_found() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -56,7 +56,7 @@ async fn h01_a_silent_connection_is_replaced_and_the_grant_found() {
     assert!(wire.is_clean_soon("n"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h01_a_try_that_lost_its_reply_is_not_busy() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -69,7 +69,7 @@ async fn h01_a_try_that_lost_its_reply_is_not_busy() {
 }
 
 /// Possibly only the caller itself holds the lock: to report that as busy would be wrong.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h01_an_outcome_that_stays_unknown_is_not_busy_and_is_undone() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -86,7 +86,7 @@ async fn h01_an_outcome_that_stays_unknown_is_not_busy_and_is_undone() {
 }
 
 /// A place in the queue does not expire with the lease that was asked for.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h01_a_waiter_that_gives_up_while_it_is_cut_off_leaves_the_queue() {
     let wire = Wire::start();
     let (holder, a) = (wire.bystander().await, wire.client().await);
@@ -107,7 +107,7 @@ async fn h01_a_waiter_that_gives_up_while_it_is_cut_off_leaves_the_queue() {
 
 // H2: a repeated acquire must not count twice.
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h02_a_repeated_acquire_in_a_chain_counts_once() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -124,7 +124,7 @@ async fn h02_a_repeated_acquire_in_a_chain_counts_once() {
 
 // H3: the reply is lost after the server executed. No driver may repeat it behind our back.
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h03_a_reset_after_execution_is_repeated_once() {
     const ROUNDS: u64 = 20;
     let wire = Wire::start();
@@ -145,7 +145,7 @@ async fn h03_a_reset_after_execution_is_repeated_once() {
 
 // H4: the server executes after the client has given up.
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h04_a_stopped_server_is_given_up_in_time_and_grants_nothing_later() {
     let wire = Wire::start();
     let a = wire.bystander().await;
@@ -161,7 +161,7 @@ async fn h04_a_stopped_server_is_given_up_in_time_and_grants_nothing_later() {
 }
 
 /// The attempt is not late yet when the server wakes up: it is granted, but the caller is gone.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h04_a_late_grant_is_undone_when_the_caller_has_gone() {
     let wire = Wire::start();
     let a = wire.bystander().await;
@@ -176,7 +176,7 @@ async fn h04_a_late_grant_is_undone_when_the_caller_has_gone() {
 
 /// The server was stopped for so long that the client gave up the connection as well. The server
 /// executes what is left of it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h04_a_command_of_a_closed_connection_grants_nothing() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -191,7 +191,7 @@ async fn h04_a_command_of_a_closed_connection_grants_nothing() {
 
 // H5: the cancel overtakes the acquire, which travels on a connection that died.
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h05_an_acquire_that_its_own_release_overtook_is_undone() {
     in_time(async || {
         let wire = Wire::start();
@@ -212,7 +212,7 @@ async fn h05_an_acquire_that_its_own_release_overtook_is_undone() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h05_an_acquire_that_its_cancel_overtook_is_undone() {
     in_time(async || {
         let wire = Wire::start();
@@ -231,7 +231,7 @@ async fn h05_an_acquire_that_its_cancel_overtook_is_undone() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h05_an_acquire_cannot_land_after_its_latest_moment() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -255,7 +255,7 @@ async fn h05_an_acquire_cannot_land_after_its_latest_moment() {
 }
 
 /// After a shutdown, no task is left that could undo it later.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h05_a_late_acquire_is_undone_also_by_a_shutdown() {
     in_time(async || {
         let wire = Wire::start();
@@ -276,7 +276,7 @@ async fn h05_a_late_acquire_is_undone_also_by_a_shutdown() {
 }
 
 /// Neither the late acquire nor its undoing may touch the next holder.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h05_a_successor_is_not_touched_by_a_late_acquire() {
     let wire = Wire::start();
     let (a, b) = (wire.client().await, wire.bystander().await);
@@ -296,7 +296,7 @@ async fn h05_a_successor_is_not_touched_by_a_late_acquire() {
 
 // H6: the caller goes away at any await point.
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h06_cancelled_anywhere_on_memory_it_leaves_the_lock_free() {
     let stage = Stage::memory();
     let (a, b) = (stage.client().await, stage.client().await);
@@ -304,7 +304,7 @@ async fn h06_cancelled_anywhere_on_memory_it_leaves_the_lock_free() {
     assert!(soon(async || stage.is_clean("n").await).await);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h06_cancelled_anywhere_on_redis_it_leaves_the_lock_free() {
     let wire = Wire::start();
     let (a, b) = (wire.bystander().await, wire.bystander().await);
@@ -312,7 +312,7 @@ async fn h06_cancelled_anywhere_on_redis_it_leaves_the_lock_free() {
     assert!(wire.is_clean_soon("n"), "a key or a place in the queue");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h06_cancelled_anywhere_on_a_slow_network_it_leaves_the_lock_free() {
     let wire = Wire::start();
     let (a, b) = (wire.client().await, wire.bystander().await);
@@ -324,7 +324,7 @@ async fn h06_cancelled_anywhere_on_a_slow_network_it_leaves_the_lock_free() {
 
 // H7: the reply to a release is lost.
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h07_a_release_whose_reply_was_lost_is_done_and_says_unknown() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -337,7 +337,7 @@ async fn h07_a_release_whose_reply_was_lost_is_done_and_says_unknown() {
 }
 
 /// Whether it was held to the end is not known, but it is not left either.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h07_a_shutdown_whose_release_lost_its_reply_leaves_nothing() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -348,7 +348,7 @@ async fn h07_a_shutdown_whose_release_lost_its_reply_leaves_nothing() {
     drop(guard);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h07_a_release_that_never_arrived_is_repeated() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -358,7 +358,7 @@ async fn h07_a_release_that_never_arrived_is_repeated() {
     assert!(wire.is_clean_soon("n"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h07_a_repeated_release_never_touches_the_successor() {
     let wire = Wire::start();
     let (a, b) = (wire.client().await, wire.bystander().await);
@@ -376,7 +376,7 @@ async fn h07_a_repeated_release_never_touches_the_successor() {
     assert!(wire.is_clean_soon("n"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h07_a_release_without_any_answer_says_unknown_in_time() {
     let wire = Wire::start();
     let builder = wire.builder().unreachable_after(ms(1_000));
@@ -394,14 +394,14 @@ async fn h07_a_release_without_any_answer_says_unknown_in_time() {
 
 // H8: the lock comes free at the very moment when a waiter gives up.
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h08_released_at_a_waiters_limit_on_memory_no_grant_is_lost() {
     let stage = Stage::memory();
     let (a, b) = (stage.client().await, stage.client().await);
     release_at_the_limit([&a, &b]).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h08_released_at_a_waiters_limit_on_redis_no_grant_is_lost() {
     let wire = Wire::start();
     let (a, b) = (wire.bystander().await, wire.bystander().await);
@@ -602,7 +602,8 @@ async fn release_once_at_the_limit(
             false
         }
     };
-    let next = a.lock(name).wait(ms(1_000)).acquire().await;
+    // Less than the ttl that a lost grant would last.
+    let next = a.lock(name).wait(ms(10_000)).acquire().await;
     let next = next.unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(next.release().await.unwrap(), Released::WasHeld, "{what}");
     got

@@ -14,7 +14,7 @@ const HOUR: Duration = Duration::from_secs(60 * 60);
 
 // H9: the lease expires while the work continues.
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h09_blocked_renewals_are_told_at_the_deadline() {
     let wire = Wire::start();
     let (a, b) = (wire.client().await, wire.bystander().await);
@@ -39,7 +39,7 @@ async fn h09_blocked_renewals_are_told_at_the_deadline() {
 }
 
 /// A server that cannot be reached gives no reply, not even that it is gone.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h09_a_holder_is_suspect_before_it_is_lost() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -55,7 +55,7 @@ async fn h09_a_holder_is_suspect_before_it_is_lost() {
 
 // H10: the whole process stops, as in a long collection, a swap, a moved virtual machine.
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h10_a_holder_that_slept_past_its_ttl_is_lost_on_resume() {
     let wire = Wire::start();
     let b = wire.bystander().await;
@@ -79,7 +79,7 @@ async fn h10_a_holder_that_slept_past_its_ttl_is_lost_on_resume() {
 
 // H11: the process stops between request and reply.
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h11_a_grant_that_ended_before_its_reply_was_read_is_no_grant() {
     let wire = Wire::start();
     let b = wire.bystander().await;
@@ -103,7 +103,7 @@ async fn h11_a_grant_that_ended_before_its_reply_was_read_is_no_grant() {
 }
 
 /// The same without another client: the second attempt gets a lease of its own length.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h11_a_grant_that_came_too_late_is_asked_for_again() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -124,7 +124,7 @@ async fn h11_a_grant_that_came_too_late_is_asked_for_again() {
 
 /// The server renewed in time, but the holder slept past the deadline that it knew of. Whoever
 /// asked meanwhile was told that the lock is lost, and that is never taken back.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h11_a_renewal_read_after_the_deadline_does_not_raise_the_dead() {
     let wire = Wire::start();
     let a = Program::start(&wire.proxy.url());
@@ -147,7 +147,7 @@ async fn h11_a_renewal_read_after_the_deadline_does_not_raise_the_dead() {
 
 // H12: the time that a reply takes is the holder's loss.
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h12_a_slow_reply_shortens_the_belief() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -161,7 +161,7 @@ async fn h12_a_slow_reply_shortens_the_belief() {
 
 // H13: the server's clock is set forward.
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h13_a_server_clock_set_forward_is_told_to_the_holder() {
     let Some(clock) = ClockShim::compile() else {
         return;
@@ -186,7 +186,7 @@ async fn h13_a_server_clock_set_forward_is_told_to_the_holder() {
     assert!(stepped_at.elapsed() < SOON, "{:?}", stepped_at.elapsed());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h13_locks_can_be_taken_after_every_step_and_fences_grow() {
     let Some(clock) = ClockShim::compile() else {
         return;
@@ -211,7 +211,7 @@ async fn h13_locks_can_be_taken_after_every_step_and_fences_grow() {
 
 // H14: the server's clock is set back.
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h14_a_server_clock_set_back_keeps_holders_and_prolongs_nothing_but_the_wait() {
     let Some(clock) = ClockShim::compile() else {
         return;
@@ -242,7 +242,7 @@ async fn h14_a_server_clock_set_back_keeps_holders_and_prolongs_nothing_but_the_
 }
 
 /// The latest moment of an attempt is an hour away now, and cannot be waited for.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h14_a_late_acquire_is_undone_also_after_the_server_clock_was_set_back() {
     let Some(clock) = ClockShim::compile() else {
         return;
@@ -268,14 +268,14 @@ async fn h14_a_late_acquire_is_undone_also_after_the_server_clock_was_set_back()
 
 // H16: the client's wall clock is set.
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h16_the_clients_wall_clock_changes_nothing_on_redis() {
     let server = RedisServer::start();
     set_the_clients_clock(&server.url());
 }
 
 /// The store lives in the process and by its clock: not by the one that can be set.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h16_the_clients_wall_clock_changes_nothing_on_memory() {
     set_the_clients_clock("memory://shared");
 }
@@ -284,7 +284,7 @@ async fn h16_the_clients_wall_clock_changes_nothing_on_memory() {
 
 /// While the machine sleeps the server's clock keeps running, and so does `CLOCK_BOOTTIME`. No timer runs, and
 /// `CLOCK_MONOTONIC`, by which timers go, stands still.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h17_after_a_suspend_the_guard_is_invalid_at_once() {
     let (Some(of_client), Some(of_server)) = (ClockShim::compile(), ClockShim::compile()) else {
         return;
@@ -309,7 +309,7 @@ async fn h17_after_a_suspend_the_guard_is_invalid_at_once() {
 }
 
 /// The same where no server could tell: nothing but the clock ends the belief.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h17_after_a_suspend_the_guard_is_invalid_though_no_server_answers() {
     let Some(clock) = ClockShim::compile() else {
         return;
@@ -325,7 +325,7 @@ async fn h17_after_a_suspend_the_guard_is_invalid_though_no_server_answers() {
     assert_eq!(a.ask("lost"), "Expired");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_manual_clock_ends_a_lease_without_a_timer() {
     let clock = ManualClock::new();
     let builder = Tenure::builder("memory://").clock(&clock);
@@ -340,7 +340,7 @@ async fn a_manual_clock_ends_a_lease_without_a_timer() {
 
 // H18: a key ends after its last millisecond, and time stands still in a script.
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h18_belief_ends_before_the_key_does() {
     let wire = Wire::start();
     let a = wire.bystander().await;
@@ -358,7 +358,7 @@ async fn h18_belief_ends_before_the_key_does() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h18_a_waiter_does_not_spin_through_the_last_millisecond() {
     let wire = Wire::start();
     let a = wire.bystander().await;
@@ -379,7 +379,7 @@ async fn h18_a_waiter_does_not_spin_through_the_last_millisecond() {
 
 // H19: clocks run apart.
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h19_belief_ends_first_while_clocks_run_apart_by_a_hundredth() {
     let mut measuring = Vec::new();
     for rate in [0.98, 0.99, 1.0, 1.01, 1.02] {
@@ -397,7 +397,9 @@ async fn h19_belief_ends_first_while_clocks_run_apart_by_a_hundredth() {
                 .acquire()
                 .await
                 .unwrap();
-            (rate, belief_margin_us(&wire, &guard))
+            // It blocks until the lease has ended.
+            let measuring = move || (rate, belief_margin_us(&wire, &guard));
+            tokio::task::spawn_blocking(measuring).await.unwrap()
         }));
     }
     for measured in measuring {
@@ -410,7 +412,7 @@ async fn h19_belief_ends_first_while_clocks_run_apart_by_a_hundredth() {
 }
 
 /// Who renews asks again after a third of its ttl, so that even a bad clock costs nothing.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h19_a_renewed_lease_is_kept_at_every_rate() {
     for rate in [0.9, 1.1] {
         let Some(clock) = ClockShim::compile() else {
@@ -429,7 +431,7 @@ async fn h19_a_renewed_lease_is_kept_at_every_rate() {
 
 // H20, H21: a ttl that Redis would take as *delete* or as *for ever*.
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h20_h21_a_ttl_outside_its_limits_sends_nothing() {
     let wire = Wire::start();
     let a = wire.client().await;
@@ -458,7 +460,7 @@ async fn h20_h21_a_ttl_outside_its_limits_sends_nothing() {
     assert!(lease.parse::<Lease>().is_err(), "an invalid lease");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h20_h21_the_server_gets_whole_milliseconds_within_the_limits() {
     let wire = Wire::start();
     let a = wire.bystander().await;

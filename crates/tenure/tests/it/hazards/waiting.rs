@@ -24,7 +24,7 @@ fn waiter(tenure: &Tenure, hold: Duration) -> JoinHandle<Instant> {
 }
 
 /// The lock is released after the waiter found it busy and before it hears messages.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h33_a_release_before_the_subscription_is_not_missed() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
@@ -73,7 +73,7 @@ impl Killer {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h34_waiters_get_their_turn_while_their_connection_is_killed() {
     let server = Arc::new(RedisServer::start());
     let clients = [
@@ -99,7 +99,7 @@ async fn h34_waiters_get_their_turn_while_their_connection_is_killed() {
 }
 
 /// Once killed and left in peace, the waiter hears messages again.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h34_a_waiter_hears_again_after_its_connection_was_killed() {
     let server = RedisServer::start();
     let holder = Tenure::connect(server.url()).await.unwrap();
@@ -124,7 +124,7 @@ async fn h34_a_waiter_hears_again_after_its_connection_was_killed() {
 
 /// The server tells nobody that a key has ended, and with many such keys not even its own events
 /// come in time.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h35_the_end_of_a_lease_needs_no_message() {
     let server = RedisServer::start();
     let fill = "for i = 1, 20000 do redis.call('SET', 'k' .. i, 1, 'PX', 60000) end";
@@ -142,7 +142,7 @@ async fn h35_the_end_of_a_lease_needs_no_message() {
 const HERD: u64 = 1_000;
 const OTHERS: u64 = 20;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h36_a_herd_asks_twice_per_grant_and_only_its_head_asks() {
     let server = RedisServer::start();
     let herd = Tenure::connect(server.url()).await.unwrap();
@@ -186,7 +186,7 @@ async fn h36_a_herd_asks_twice_per_grant_and_only_its_head_asks() {
     check_nothing_left(&server, "n");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h35_a_foreign_holder_that_says_nothing_is_noticed_within_a_second() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -200,7 +200,7 @@ async fn h35_a_foreign_holder_that_says_nothing_is_noticed_within_a_second() {
     check_within(released, ms(2_000));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h36_waiting_behind_a_lease_asks_once_per_third_of_its_ttl() {
     let server = RedisServer::start();
     let holder = Tenure::connect(server.url()).await.unwrap();
@@ -230,7 +230,7 @@ fn stand_before(server: &RedisServer, dead: usize) {
 
 /// Where many wait, those behind only look when the lease should have ended. That must do, should the
 /// holder and all who stand before them have died at once.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h36_behind_the_dead_a_lock_is_taken_when_its_lease_ends() {
     let server = RedisServer::start();
     let holder = Tenure::connect(server.url()).await.unwrap();
@@ -247,7 +247,7 @@ async fn h36_behind_the_dead_a_lock_is_taken_when_its_lease_ends() {
 }
 
 /// Those before it went away, and it does not know that it is the first by now. It hears of it.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h36_whoever_was_behind_hears_that_the_lock_is_offered() {
     let server = RedisServer::start();
     let holder = Tenure::connect(server.url()).await.unwrap();
@@ -275,7 +275,7 @@ fn server_without_channels() -> RedisServer {
     RedisServer::builder().user("deaf", rules).start()
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h34_without_its_channel_waiting_becomes_looking() {
     let server = server_without_channels();
     let url = format!("redis://deaf:pw@{}", server.addr());
@@ -297,7 +297,7 @@ async fn h34_without_its_channel_waiting_becomes_looking() {
 }
 
 /// The waiter may listen, but the holder may not tell: the fallback finds the offer.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h34_a_release_that_may_not_tell_still_releases() {
     let server = server_without_channels();
     let deaf = format!("redis://deaf:pw@{}", server.addr());

@@ -46,7 +46,7 @@ async fn held(server: &RedisServer) -> (Tenure, Guard) {
     (tenure, guard)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_leaves_a_writer_of_redissons_its_time() {
     let server = RedisServer::start();
     let (_tenure, guard) = held(&server).await;
@@ -58,7 +58,7 @@ async fn a_release_leaves_a_writer_of_redissons_its_time() {
 }
 
 /// After some turns inside a process the store is asked whose turn it is.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_leaves_a_writer_of_redissons_its_time() {
     let server = RedisServer::start();
     let (tenure, guard) = held(&server).await;
@@ -77,7 +77,7 @@ async fn a_turn_leaves_a_writer_of_redissons_its_time() {
 }
 
 /// A holder that no longer excludes everybody is told so, and does not prolong what is not its own.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_leaves_a_writer_of_redissons_its_time_and_the_holder_is_told() {
     let server = RedisServer::start();
     let tenure = ours(&server).await;

@@ -30,7 +30,7 @@ const NAMES: [(&str, &str, &str); 4] = [
     ),
 ];
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_held_lock_is_a_hash_with_one_field_and_an_end() {
     let (server, ours, _java) = stage().await;
     let mut redis = server.client();
@@ -65,7 +65,7 @@ fn is_redissons_field(field: &str) -> bool {
     uuid.len() == 36 && uuid.bytes().all(is_hex) && number.bytes().all(|it| it.is_ascii_digit())
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_release_deletes_and_says_zero_on_redissons_channel() {
     let (server, ours, _java) = stage().await;
     for (name, _, channel) in NAMES {
@@ -88,7 +88,7 @@ fn listening(server: &RedisServer, channel: &str) -> RespClient {
 }
 
 /// Reentrancy is counted on our side: what Redisson sees is one hold.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_re_entered_lock_still_counts_one() {
     let (server, ours, mut java) = stage().await;
     let owner = ours.owner();
@@ -104,7 +104,7 @@ async fn a_re_entered_lock_still_counts_one() {
 }
 
 /// No other client gets in between two of ours: to all others the lock is held the whole time.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn an_offer_is_a_lock_of_the_waiters_lease() {
     let (server, ours_1, mut java) = stage().await;
     let guard = ours_1.lock("n").acquire().await.unwrap();
@@ -125,7 +125,7 @@ async fn an_offer_is_a_lock_of_the_waiters_lease() {
     assert!(holder.lease.is_tenure());
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_free_lock_is_taken_in_one_round_trip_and_released_in_one() {
     let (server, ours, _java) = stage().await;
     server.reset_stats();

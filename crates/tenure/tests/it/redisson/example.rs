@@ -66,7 +66,7 @@ fn skipped() {
     eprintln!("skipped: there is no python3 with redis-py here; Debian's package is python3-redis");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_in_python_takes_turns_with_ours() {
     for layout in [Layout::Native, Layout::Redisson] {
         let server = RedisServer::start();
@@ -109,7 +109,7 @@ async fn a_client_in_python_takes_turns_with_ours() {
 }
 
 /// With a Java process at the other side.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_client_in_python_takes_turns_with_java() {
     let server = RedisServer::start();
     let mut java = super::java(&server);

@@ -24,7 +24,7 @@ async fn check_not_a_lock(server: &RedisServer, ours: &Tenure, name: &str, parts
     assert_eq!(server.client().command(&["DEBUG", "DIGEST"]), digest);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_lock_in_the_native_layout_is_named_with_the_remedy() {
     let (server, ours, _java) = stage().await;
     let native = Tenure::connect(server.url()).await.unwrap();
@@ -33,7 +33,7 @@ async fn a_lock_in_the_native_layout_is_named_with_the_remedy() {
     assert!(guard.is_valid());
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_lock_of_java_is_named_with_the_remedy_where_the_layout_is_native() {
     let (server, _ours, mut java) = stage().await;
     assert!(java.try_lock("n"));
@@ -42,7 +42,7 @@ async fn a_lock_of_java_is_named_with_the_remedy_where_the_layout_is_native() {
 }
 
 /// A plain lock and a read-write lock of one name would not exclude each other.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_read_write_lock_is_refused() {
     let (server, ours, _java) = stage().await;
     let mut redis = server.client();
@@ -57,7 +57,7 @@ async fn a_read_write_lock_is_refused() {
     assert_eq!(redis.command(&["HLEN", "read"]).int(), 2);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn what_is_not_a_lock_at_all_is_named() {
     let (server, ours, _java) = stage().await;
     let mut redis = server.client();
@@ -75,7 +75,7 @@ async fn what_is_not_a_lock_at_all_is_named() {
     }
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_hash_without_expiry_is_busy_and_never_touched() {
     let (server, ours, _java) = stage().await;
     let mut redis = server.client();
@@ -93,7 +93,7 @@ async fn a_hash_without_expiry_is_busy_and_never_touched() {
 }
 
 /// Bytes that are no text: whatever they are, somebody holds the lock.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_field_of_any_bytes_is_a_holder() {
     let (server, ours, _java) = stage().await;
     let words: [&[u8]; 4] = [b"HSET", b"n", b"\xff\x00\xfe", b"1"];
@@ -102,7 +102,7 @@ async fn a_field_of_any_bytes_is_a_holder() {
     assert!(ours.lock("n").holder().await.unwrap().is_some());
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn what_redisson_keeps_as_its_counter_must_be_one() {
     let (server, ours, _java) = stage().await;
     let mut redis = server.client();
@@ -120,7 +120,7 @@ async fn what_redisson_keeps_as_its_counter_must_be_one() {
     );
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn settings_that_contradict_each_other_are_refused() {
     let server = RedisServer::start();
     let url = format!("{}?layout=native", server.url());
@@ -150,7 +150,7 @@ async fn settings_that_contradict_each_other_are_refused() {
 }
 
 /// A lease travels between processes of one layout only.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_lease_of_one_layout_is_not_adopted_in_the_other() {
     let server = RedisServer::start();
     let native = Tenure::connect(server.url()).await.unwrap();

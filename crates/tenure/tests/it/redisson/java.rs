@@ -9,7 +9,7 @@ use super::{java, stage};
 use crate::stage::{ms, soon};
 use crate::verdict::{check_usable, check_within};
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn java_excludes_us() {
     let (_server, ours, mut java) = stage().await;
     assert!(java.try_lock("n"));
@@ -22,7 +22,7 @@ async fn java_excludes_us() {
     check_usable(&ours, "n").await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn we_exclude_java() {
     let (_server, ours, mut java) = stage().await;
     let guard = ours.lock("n").acquire().await.unwrap();
@@ -35,7 +35,7 @@ async fn we_exclude_java() {
     assert!(java.try_lock("n"));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn we_wait_for_java_and_are_woken() {
     let (_server, ours, mut java) = stage().await;
     assert!(java.try_lock("n"));
@@ -53,7 +53,7 @@ async fn we_wait_for_java_and_are_woken() {
     assert_eq!(ours.stats().woken_by_message, 1, "not by the clock");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn java_waits_for_us_and_is_woken() {
     let (_server, ours, java) = stage().await;
     let guard = ours.lock("n").acquire().await.unwrap();
@@ -74,7 +74,7 @@ fn waits(mut java: Redisson) -> Redisson {
     java
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn we_wait_until_java_has_left_as_often_as_it_entered() {
     let (_server, ours, mut java) = stage().await;
     assert!(java.try_lock("n") && java.try_lock("n"));
@@ -92,7 +92,7 @@ async fn we_wait_until_java_has_left_as_often_as_it_entered() {
     assert!(java.try_lock("n"));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn we_wait_for_the_end_of_a_dead_javas_lease() {
     let (server, ours, _java) = stage().await;
     let mut dead = java(&server).lease(ms(700));
@@ -105,7 +105,7 @@ async fn we_wait_for_the_end_of_a_dead_javas_lease() {
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn java_waits_for_the_end_of_our_dead_lease() {
     let (_server, ours, java) = stage().await;
     let guard = ours.lock("n").ttl(ms(700)).acquire().await.unwrap();
@@ -122,7 +122,7 @@ async fn lost(guard: &Guard) -> LostReason {
 }
 
 /// Its holder is notified by the server, long before its next renewal.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn javas_forced_unlock_is_noticed_at_once() {
     let (_server, ours, mut java) = stage().await;
     let guard = ours.lock("n").acquire().await.unwrap();
@@ -136,7 +136,7 @@ async fn javas_forced_unlock_is_noticed_at_once() {
     assert!(java.try_lock("n"));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_lease_that_java_took_over_is_noticed_by_its_renewal() {
     let (_server, ours, mut java) = stage().await;
     let guard = ours.lock("n").ttl(ms(600)).acquire().await.unwrap();
@@ -146,7 +146,7 @@ async fn a_lease_that_java_took_over_is_noticed_by_its_renewal() {
     assert_eq!(java.unlock("n"), Some(true), "Java's was left alone");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn javas_lock_can_be_released_by_force_however_often_it_entered() {
     let (server, ours, mut java_1) = stage().await;
     assert!(java_1.try_lock("n") && java_1.try_lock("n"));
@@ -167,7 +167,7 @@ async fn javas_lock_can_be_released_by_force_however_often_it_entered() {
 }
 
 /// One counter for both: the later holder has the greater number.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn fences_of_ours_and_of_java_grow_together() {
     let (_server, ours, mut java) = stage().await;
     let mut last = java.try_lock_and_get_token("n").unwrap();
@@ -197,7 +197,7 @@ async fn fences_of_ours_and_of_java_grow_together() {
 }
 
 /// Data that another lease left is not attributed to Java's.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn our_fence_and_metadata_are_not_taken_for_javas() {
     let (_server, ours, mut java) = stage().await;
     let guard = ours

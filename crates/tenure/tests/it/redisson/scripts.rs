@@ -113,7 +113,7 @@ fn check_ends(redis: &mut RespClient, count: usize) {
 
 /// The script has made the hash when the server refuses its next command: it must not stay, and
 /// least of all without an end.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_refusal_in_the_middle_of_a_grant_leaves_nothing() {
     for right in ["pexpire", "set"] {
         let rules = format!("on >pw ~* &* +@all -{right}");
@@ -131,7 +131,7 @@ async fn a_refusal_in_the_middle_of_a_grant_leaves_nothing() {
 }
 
 /// A foreign key in place of the queue: waiting may fail, releasing must not.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_broken_queue_does_not_keep_a_lock_from_being_released() {
     let server = RedisServer::start();
     let tenure = super::ours(&server).await;
@@ -143,7 +143,7 @@ async fn a_broken_queue_does_not_keep_a_lock_from_being_released() {
 }
 
 /// A channel that the user may not publish to, or listen to, delays a waiter and fails nobody.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn without_redissons_channel_everything_works_by_looking() {
     let rules = "on >pw ~* resetchannels &tenure:wake:* +@all";
     let server = RedisServer::builder().user("worker", rules).start();
@@ -161,7 +161,7 @@ async fn without_redissons_channel_everything_works_by_looking() {
 }
 
 /// No memory left: what is held can still be renewed, handed over and released.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn without_memory_a_lock_is_still_renewed_and_released() {
     let server = RedisServer::start();
     let tenure = super::ours(&server).await;

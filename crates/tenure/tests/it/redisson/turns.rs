@@ -41,7 +41,7 @@ async fn contend(server: &RedisServer, stop: &Arc<AtomicBool>, turns: &Arc<Atomi
 }
 
 /// Our waiters stand in a queue that Java's do not know. They must not shut them out.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn java_gets_its_turn_while_ours_wait() {
     let server = RedisServer::start();
     let (stop, turns) = (Arc::default(), Arc::default());
@@ -57,7 +57,7 @@ async fn java_gets_its_turn_while_ours_wait() {
     stop.store(true, Ordering::Relaxed);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn we_get_our_turn_while_javas_wait() {
     let server = RedisServer::start();
     let stop: Arc<AtomicBool> = Arc::default();
@@ -87,7 +87,7 @@ async fn we_get_our_turn_while_javas_wait() {
 }
 
 /// A waiter of Redisson's that listens and never takes the lock costs ours a moment only.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_java_that_does_not_take_its_turn_does_not_hold_up_ours() {
     let server = RedisServer::start();
     let mut ear = server.client();
@@ -187,7 +187,7 @@ fn a_place_given_up_while_the_lock_is_free_passes_the_turn_on() {
 }
 
 /// Where it cannot be asked who listens, Java may be waiting, and everybody gets a turn.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn without_the_right_to_ask_who_listens_both_get_their_turns() {
     let rules = "on >pw ~* &* +@all -pubsub";
     let server = RedisServer::builder().user("worker", rules).start();

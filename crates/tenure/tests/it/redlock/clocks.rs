@@ -16,7 +16,7 @@ fn nodes() -> Option<(RedlockNodes, ClockShim)> {
     Some((nodes.start(), clock))
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_clock_that_is_set_breaks_nothing_while_all_nodes_have_the_lease() {
     let Some((nodes, clock)) = nodes() else {
         return;
@@ -33,7 +33,7 @@ async fn one_clock_that_is_set_breaks_nothing_while_all_nodes_have_the_lease() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_set_forward_ends_a_lease_on_a_bare_majority_and_fences_grow() {
     let Some((nodes, clock)) = nodes() else {
         return;
@@ -55,7 +55,7 @@ async fn a_clock_set_forward_ends_a_lease_on_a_bare_majority_and_fences_grow() {
 }
 
 /// What a client thinks of a node's clock is corrected by the node's refusal, without waiting.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_may_forget_vote_though_their_clocks_were_set_back() {
     let Some(clock) = ClockShim::compile() else {
         return;

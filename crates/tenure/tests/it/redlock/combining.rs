@@ -16,7 +16,7 @@ const NODES: usize = 3;
 
 type Asking = JoinHandle<Result<Option<Guard>, Error>>;
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn many_callers_share_few_calls_and_each_gets_its_own_lock() {
     let (nodes, client) = nodes_and_client().await;
     reset_stats(&nodes);
@@ -42,7 +42,7 @@ async fn many_callers_share_few_calls_and_each_gets_its_own_lock() {
 }
 
 /// Locks that others hold, in the middle of those that are free.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_busy_lock_makes_no_other_busy() {
     let (nodes, client) = nodes_and_client().await;
     let other = connect(&nodes).await;
@@ -64,7 +64,7 @@ async fn a_busy_lock_makes_no_other_busy() {
 }
 
 /// A name, and a stored fence, that have become something else.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_key_of_another_type_fails_alone() {
     let (nodes, client) = nodes_and_client().await;
     let fence = format!("tenure:fence:{{{}}}", name(11));
@@ -89,7 +89,7 @@ async fn a_key_of_another_type_fails_alone() {
 }
 
 /// A server refuses a script as a whole if one of its keys is forbidden.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_forbidden_lock_fails_alone() {
     let nodes = proxied();
     let user = ["ACL", "SETUSER", "worker"];
@@ -120,7 +120,7 @@ async fn a_forbidden_lock_fails_alone() {
 }
 
 /// Servers that have forgotten the scripts, of votes and of releases.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn it_goes_on_when_the_servers_forget_the_scripts() {
     let (nodes, client) = nodes_and_client().await;
     let forget = || nodes.nodes().iter().for_each(|node| node.script_flush());
@@ -135,7 +135,7 @@ async fn it_goes_on_when_the_servers_forget_the_scripts() {
 }
 
 /// Callers that go away: some before their votes were sent, some after.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn callers_that_go_away_leave_nothing() {
     let (nodes, client) = nodes_and_client().await;
     for round in 0..5 {
@@ -161,7 +161,7 @@ async fn callers_that_go_away_leave_nothing() {
 
 /// The connection to one node ends in the middle of a batch: the others are a majority, and nothing is
 /// left on that one.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_batch_that_is_cut_off_at_one_node_is_made_good() {
     let (nodes, client) = nodes_and_client().await;
     for (round, bytes) in [1, 300, 2_000, 5_000].into_iter().enumerate() {
@@ -190,7 +190,7 @@ async fn a_batch_that_is_cut_off_at_one_node_is_made_good() {
 }
 
 /// A release that comes too late must not free the lock of the next holder, also in a batch.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn what_another_holds_is_not_released() {
     let (nodes, client) = nodes_and_client().await;
     let guards = all(ask_together(&nodes, &client).await).await;

@@ -13,7 +13,7 @@ use crate::stage::ms;
 /// For how long they compete.
 const TIME: Duration = Duration::from_secs(6);
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h56_thirty_two_competitors_always_get_on() {
     let nodes = RedlockNodes::builder().nodes(5).start();
     let (grants, stop) = (

@@ -29,7 +29,7 @@ fn kept(nodes: &RedlockNodes, ttl: &str) -> usize {
         .count()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_does_not_know_of_longer_leases_is_refused() {
     let nodes = RedlockNodes::start();
     let a = connect_for_a_minute(&nodes).await;
@@ -58,7 +58,7 @@ async fn a_client_that_does_not_know_of_longer_leases_is_refused() {
 }
 
 /// Not only a vote makes a lease long.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_that_is_detached_for_longer_is_told_too() {
     let nodes = RedlockNodes::start();
     let a = connect_for_a_minute(&nodes).await;
@@ -69,7 +69,7 @@ async fn a_lease_that_is_detached_for_longer_is_told_too() {
 }
 
 /// A client that was there before asks the nodes again when one has restarted.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_rest_for_as_long_as_any_node_says_that_leases_are() {
     let nodes = keeping_until_they_restart(RedlockNodes::builder());
     let b = connect(&nodes).await;

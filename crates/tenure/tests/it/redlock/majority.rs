@@ -8,7 +8,7 @@ use tenure_testkit::{RedlockNodes, eventually};
 use super::{connect, count, has, has_votes, sleep};
 use crate::stage::{ms, soon};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_stands_on_all_nodes_and_is_gone_from_all() {
     let nodes = RedlockNodes::builder().nodes(5).start();
     let a = connect(&nodes).await;
@@ -18,7 +18,7 @@ async fn a_lock_stands_on_all_nodes_and_is_gone_from_all() {
     assert!(soon(async || count(&nodes, "n") == 0).await);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_hangs_delays_nobody() {
     let nodes = RedlockNodes::builder().nodes(5).start();
     let a = connect(&nodes).await;
@@ -45,7 +45,7 @@ async fn a_node_that_hangs_delays_nobody() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_got_in_vain_is_given_back_everywhere() {
     let nodes = RedlockNodes::start();
     let (a, b) = (connect(&nodes).await, connect(&nodes).await);
@@ -62,7 +62,7 @@ async fn what_was_got_in_vain_is_given_back_everywhere() {
     drop(guard);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_late_reply_brings_is_given_back() {
     let nodes = RedlockNodes::builder().proxied().start();
     let (a, b) = (connect(&nodes).await, connect(&nodes).await);
@@ -80,7 +80,7 @@ async fn what_a_late_reply_brings_is_given_back() {
     assert!(guard.is_valid());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_vote_whose_connection_broke_is_given_back() {
     let nodes = RedlockNodes::builder().proxied().start();
     let (a, b) = (connect(&nodes).await, connect(&nodes).await);
@@ -104,7 +104,7 @@ async fn a_vote_whose_connection_broke_is_given_back() {
     drop(guard);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_acquire_leaves_nothing_on_any_node() {
     let nodes = RedlockNodes::builder().proxied().start();
     let a = connect(&nodes).await;
@@ -127,7 +127,7 @@ async fn a_dropped_acquire_leaves_nothing_on_any_node() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_kept_while_a_majority_has_it_and_lost_without() {
     let nodes = RedlockNodes::start();
     let a = connect(&nodes).await;
@@ -141,7 +141,7 @@ async fn a_lease_is_kept_while_a_majority_has_it_and_lost_without() {
     assert!(begun.elapsed() < ms(5_000), "{:?}", begun.elapsed());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_that_a_majority_did_not_confirm_makes_it_suspect() {
     let nodes = RedlockNodes::builder().proxied().start();
     let a = connect(&nodes).await;
@@ -158,7 +158,7 @@ async fn a_renewal_that_a_majority_did_not_confirm_makes_it_suspect() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_that_a_majority_forgot_is_lost_at_the_next_renewal() {
     let nodes = RedlockNodes::start();
     let (a, b) = (connect(&nodes).await, connect(&nodes).await);
@@ -181,7 +181,7 @@ async fn a_lease_that_a_majority_forgot_is_lost_at_the_next_renewal() {
     assert!(guard.is_valid());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fences_grow_while_nodes_come_and_go() {
     let nodes = RedlockNodes::start();
     let (a, b) = (connect(&nodes).await, connect(&nodes).await);
@@ -205,7 +205,7 @@ async fn fences_grow_while_nodes_come_and_go() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_layouts_exclude_and_wake_over_several_nodes() {
     for layout in [Layout::Native, Layout::Redisson] {
         let nodes = RedlockNodes::start();
@@ -224,7 +224,7 @@ async fn both_layouts_exclude_and_wake_over_several_nodes() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_of_any_node_wakes() {
     let nodes = RedlockNodes::builder().proxied().start();
     let (a, b) = (connect(&nodes).await, connect(&nodes).await);
@@ -249,7 +249,7 @@ async fn a_message_of_any_node_wakes() {
     assert!(begun.elapsed() < ms(3_000), "{:?}", begun.elapsed());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn too_few_nodes_are_an_error_that_lists_each() {
     let nodes = RedlockNodes::start();
     let patience = ms(1_500);

@@ -12,7 +12,7 @@ use crate::stage::{ms, soon};
 /// How long a node that may have forgotten a lease has no vote.
 const REST: Duration = Duration::from_secs(30);
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h55_a_node_that_restarted_empty_has_no_vote() {
     let nodes = keeping_until_they_restart(RedlockNodes::builder());
     let a = connect(&nodes).await;
@@ -28,7 +28,7 @@ async fn h55_a_node_that_restarted_empty_has_no_vote() {
 }
 
 /// A server tells its age in whole seconds, and begins to count at the last full one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h55_a_node_is_not_taken_for_older_than_it_is() {
     let nodes = RedlockNodes::builder().without_aof().start();
     // They start within one second, and are asked at the beginning of the next.
@@ -51,7 +51,7 @@ async fn h55_a_node_is_not_taken_for_older_than_it_is() {
 }
 
 /// A node's age is what it was when the node said it, not when it was asked.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h55_a_node_that_was_asked_long_before_it_answered_is_not_taken_for_older() {
     let nodes = RedlockNodes::builder().without_aof().proxied().start();
     // Two votes are needed: that of node 2, which may vote at once, and that of node 0.
@@ -85,7 +85,7 @@ fn wait_for_micros(nodes: &RedlockNodes, wanted: Range<u64>) -> u64 {
     second
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_young_node_is_waited_for_by_those_who_wait_and_named_to_the_others() {
     let nodes = RedlockNodes::builder().without_aof().start();
     let a = connect(&nodes).await;
@@ -111,7 +111,7 @@ async fn a_young_node_is_waited_for_by_those_who_wait_and_named_to_the_others() 
     assert!(guard.is_valid());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_keeps_everything_votes_as_soon_as_it_is_back() {
     let nodes = RedlockNodes::start();
     let (a, b) = (connect(&nodes).await, connect(&nodes).await);
@@ -133,7 +133,7 @@ async fn a_node_that_keeps_everything_votes_as_soon_as_it_is_back() {
     assert!(next.fence() > fence);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_forgot_a_lease_gets_it_again_and_lets_it_go() {
     let nodes = RedlockNodes::start();
     let a = connect(&nodes).await;
@@ -147,7 +147,7 @@ async fn a_node_that_forgot_a_lease_gets_it_again_and_lets_it_go() {
     assert!(soon(async || count(&nodes, "n") == 0).await, "left behind");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_is_not_repaired_over_a_greater_fence_or_another_holder() {
     let nodes = RedlockNodes::start();
     let a = connect(&nodes).await;
@@ -166,7 +166,7 @@ async fn a_node_is_not_repaired_over_a_greater_fence_or_another_holder() {
     assert!(renewed.is_valid());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_adopted_lease_is_repaired_as_well() {
     let nodes = RedlockNodes::start();
     let (a, b) = (connect(&nodes).await, connect(&nodes).await);

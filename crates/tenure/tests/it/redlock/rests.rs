@@ -85,7 +85,7 @@ fn with_clocks(clocks: &[ClockShim; 2]) -> RedlockNodes {
     start(RedlockNodes::builder().clock(0, one).clock(1, other))
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h55_a_client_that_saw_a_node_before_goes_by_its_own_clock() {
     let Some(clocks) = clocks() else { return };
     let nodes = with_clocks(&clocks);
@@ -96,7 +96,7 @@ async fn h55_a_client_that_saw_a_node_before_goes_by_its_own_clock() {
     is_refused_by_two_that_rest(&b, &guard).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h55_a_fresh_client_asks_the_other_nodes_since_when_a_node_runs() {
     let Some(clocks) = clocks() else { return };
     let nodes = with_clocks(&clocks);
@@ -110,7 +110,7 @@ async fn h55_a_fresh_client_asks_the_other_nodes_since_when_a_node_runs() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h55_a_rest_does_not_follow_a_shorter_longest_ttl() {
     let nodes = start(RedlockNodes::builder());
     let a = Redlock::builder(nodes.urls()).longest_ttl(LEASE).connect();
@@ -126,7 +126,7 @@ async fn h55_a_rest_does_not_follow_a_shorter_longest_ttl() {
 
 /// Nobody may be made to wait at nodes that run for long, though they keep nothing: neither the first
 /// clients ever, nor a later one while a node is down.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fresh_client_at_nodes_that_run_for_long_does_not_wait() {
     let Some(clock) = ClockShim::compile() else {
         return;
@@ -151,7 +151,7 @@ async fn a_fresh_client_at_nodes_that_run_for_long_does_not_wait() {
 
 /// A table that was written before a node's clock was set back says nothing of use: one client rests,
 /// and corrects it for the next.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_that_is_still_to_come_is_corrected() {
     let nodes = RedlockNodes::start();
     drop(connect(&nodes).await);
@@ -165,7 +165,7 @@ async fn a_start_that_is_still_to_come_is_corrected() {
 }
 
 /// What keeps a node from voting at once after its start, one setting after the other.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_may_lose_anything_has_no_vote_when_it_has_just_started() {
     let builder = RedlockNodes::builder;
     let evicting = builder().config("maxmemory", "100mb");

@@ -9,7 +9,7 @@ use crate::stage::{ms, soon};
 
 const FENCE: &str = "tenure:fence:{n}";
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fence_is_above_all_that_its_majority_has_stored() {
     let nodes = RedlockNodes::start();
     let a = connect(&nodes).await;
@@ -30,7 +30,7 @@ async fn a_fence_is_above_all_that_its_majority_has_stored() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_deadline_counts_from_before_the_first_question() {
     let nodes = RedlockNodes::builder().proxied().start();
     let a = connect(&nodes).await;
@@ -47,7 +47,7 @@ async fn the_deadline_counts_from_before_the_first_question() {
     assert!(left + since <= ttl, "{left:?} left {since:?} after asking");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_with_a_greater_fence_is_not_repaired() {
     let nodes = RedlockNodes::start();
     let a = connect(&nodes).await;

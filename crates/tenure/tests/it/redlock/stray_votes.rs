@@ -183,7 +183,7 @@ async fn lands_and_is_taken_back(nodes: &RedlockNodes, vote: &Held, name: &str) 
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_vote_that_lands_after_the_lease_was_lost_is_taken_back() {
     let (nodes, relay, a) = nodes_with_relay(3).await;
     for attempt in 0..ATTEMPTS {
@@ -200,7 +200,7 @@ async fn a_vote_that_lands_after_the_lease_was_lost_is_taken_back() {
 }
 
 /// The release travels behind the vote, on a connection that breaks: the vote lands alone.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_vote_that_lands_after_its_release_was_lost_is_taken_back() {
     let (nodes, relay, a) = nodes_with_relay(3).await;
     for attempt in 0..ATTEMPTS {

@@ -21,7 +21,7 @@ fn urls<const N: usize>(urls: [&str; N]) -> Vec<String> {
     urls.map(ToOwned::to_owned).to_vec()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn too_few_or_wrong_nodes_are_refused_before_anything_is_sent() {
     let setting = ErrorKind::InvalidSetting;
     refused(&[], setting, &["`0`", "at least three"]).await;
@@ -38,7 +38,7 @@ async fn too_few_or_wrong_nodes_are_refused_before_anything_is_sent() {
     refused(&mixed, setting, &["layout", "all must be the same"]).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_node_twice_is_refused() {
     let nodes = RedlockNodes::start();
     let mut urls = nodes.urls();
@@ -48,7 +48,7 @@ async fn the_same_node_twice_is_refused() {
     refused(&urls, ErrorKind::InvalidSetting, &parts).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_even_number_is_warned_of_and_works() {
     let nodes = RedlockNodes::builder().nodes(4).start();
     log::keep();
@@ -58,7 +58,7 @@ async fn an_even_number_is_warned_of_and_works() {
     assert!(guard.is_valid());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fewer_than_a_majority_are_listed_with_their_reasons() {
     let nodes = RedlockNodes::start();
     nodes.node(0).kill();
@@ -75,7 +75,7 @@ async fn fewer_than_a_majority_are_listed_with_their_reasons() {
     refused(&nodes.urls(), ErrorKind::Unavailable, &parts).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_down_is_warned_of_and_joins_later() {
     let nodes = RedlockNodes::start();
     nodes.node(2).kill();
@@ -94,7 +94,7 @@ async fn a_node_that_is_down_is_warned_of_and_joins_later() {
     assert!(soon(on_all).await, "the node was never asked");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_node_with_another_password_is_named() {
     let nodes = RedlockNodes::builder().password(1, "hunter2").start();
     let mut urls = nodes.urls();
@@ -105,7 +105,7 @@ async fn one_node_with_another_password_is_named() {
     assert!(client.lock("n").try_acquire().await.unwrap().is_some());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_node_that_is_too_old_is_named_and_a_newer_one_is_no_trouble() {
     let nodes = RedlockNodes::builder().proxied().start();
     let version = nodes.node(1).info("redis_version");
@@ -130,7 +130,7 @@ async fn one_node_that_is_too_old_is_named_and_a_newer_one_is_no_trouble() {
     assert!(client.lock("n").try_acquire().await.unwrap().is_some());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_of_all_kinds_go_together() {
     let builder = || RedisServer::builder().aof(Fsync::Always);
     let tls = builder().with_tls().start();
@@ -148,7 +148,7 @@ async fn nodes_of_all_kinds_go_together() {
     guard.release().await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ttl_beyond_the_longest_is_refused() {
     let nodes = RedlockNodes::start();
     let client = connect(&nodes).await;
@@ -173,7 +173,7 @@ async fn a_ttl_beyond_the_longest_is_refused() {
     assert_eq!(error.kind(), ErrorKind::InvalidSetting);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_is_no_lock_is_an_error() {
     let nodes = RedlockNodes::start();
     for node in nodes.nodes() {

@@ -15,7 +15,7 @@ const IN_TIME: Duration = ms(4_000);
 
 type Waiting = JoinHandle<Guard>;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_get_the_lock_in_the_order_in_which_they_came() {
     let nodes = RedlockNodes::start();
     let guard = hold(&nodes, &connect(&nodes).await).await;
@@ -45,7 +45,7 @@ async fn waiters_get_the_lock_in_the_order_in_which_they_came() {
 }
 
 /// A waiter that gives up leaves the list, and nothing is offered to it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_that_gives_up_is_not_waited_for() {
     let nodes = RedlockNodes::start();
     let (a, b, c) = (
@@ -66,7 +66,7 @@ async fn a_waiter_that_gives_up_is_not_waited_for() {
 }
 
 /// Its connections are open, but it does not answer: the next one asks before its lease would end.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_first_waiter_that_hangs_is_passed_over() {
     let nodes = RedlockNodes::builder().proxied().start();
     let hangs = connect(&nodes).await;
@@ -90,7 +90,7 @@ async fn a_first_waiter_that_hangs_is_passed_over() {
 }
 
 /// The same if the first two hang, so that nobody who answers was told.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_waiters_that_hang_are_passed_over() {
     let nodes = RedlockNodes::builder().proxied().start();
     let hanging = [connect(&nodes).await, connect(&nodes).await];
@@ -115,7 +115,7 @@ async fn two_waiters_that_hang_are_passed_over() {
 }
 
 /// Without a release that would wake them.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_join_a_list_that_was_lost() {
     let nodes = RedlockNodes::start();
     let guard = hold(&nodes, &connect(&nodes).await).await;
@@ -131,7 +131,7 @@ async fn waiters_join_a_list_that_was_lost() {
 }
 
 /// A list that is lost, or is something else, makes all ask at once, as without it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_lost_their_lists_wake_all() {
     for instead in [None, Some("a string")] {
         let nodes = RedlockNodes::start();
@@ -158,7 +158,7 @@ async fn nodes_that_lost_their_lists_wake_all() {
 }
 
 /// Nodes that hang, are down, or name a waiter that does not exist, while clients wait.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_hangs_or_lies_delays_no_waiter() {
     for trouble in ["hangs", "is down", "lies"] {
         let nodes = RedlockNodes::start();

@@ -9,7 +9,7 @@ use super::{FAILOVER_LIMIT, TTL, client, fragile, kill_unheard, meanwhile, value
 use crate::stage::{ms, soon};
 use crate::verdict::check_usable;
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_held_lock_goes_on_at_the_new_master() {
     let sentinels = Sentinels::start();
     let (holder, other) = (client(&sentinels).await, client(&sentinels).await);
@@ -32,7 +32,7 @@ async fn a_held_lock_goes_on_at_the_new_master() {
 }
 
 /// A client that never heard of the old master.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn the_lock_is_held_for_clients_that_come_after_the_failover() {
     let sentinels = Sentinels::start();
     let holder = client(&sentinels).await;
@@ -49,7 +49,7 @@ async fn the_lock_is_held_for_clients_that_come_after_the_failover() {
 /// No replica confirmed the lock, and it dies with its master. The holder is notified as soon as the new
 /// master is asked for it. Until then there may be two who believe: that is what `replicas` is for,
 /// and only the fence makes it harmless.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn h50_a_lock_that_no_replica_heard_of_is_lost_with_its_master() {
     let sentinels = fragile();
     let (holder, other) = (client(&sentinels).await, client(&sentinels).await);
@@ -80,7 +80,7 @@ async fn h50_a_lock_that_no_replica_heard_of_is_lost_with_its_master() {
 }
 
 /// A replica whose clock is ahead ends leases early when it is promoted.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn h15_a_replica_with_another_clock_ends_the_lease_and_fences_grow() {
     let Some(clock) = ClockShim::compile() else {
         return eprintln!("skipped: there is no compiler for the clock shim");
@@ -97,7 +97,7 @@ async fn h15_a_replica_with_another_clock_ends_the_lease_and_fences_grow() {
 }
 
 /// Waiters stand in the queue of a master that is gone. They ask the next one.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_wait_goes_on_across_a_failover() {
     let sentinels = Sentinels::start();
     let (holder, other) = (client(&sentinels).await, client(&sentinels).await);

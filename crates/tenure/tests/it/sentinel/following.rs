@@ -51,7 +51,7 @@ fn promotion(sentinels: &Sentinels, old: &RedisServer) -> Instant {
 
 /// Other clients kept writing to the old master for eleven seconds. A sentinel itself takes up to a
 /// second to see that its replica has obeyed; what is granted until then is lost with the old master.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn the_old_master_is_left_as_soon_as_a_sentinel_knows() {
     let sentinels = Sentinels::start();
     let stop = Arc::new(AtomicBool::new(false));
@@ -82,7 +82,7 @@ async fn the_old_master_is_left_as_soon_as_a_sentinel_knows() {
     assert!(last_lost < ms(3_000), "{last_lost:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_killed_master_is_replaced() {
     let sentinels = Sentinels::start();
     let tenure = client(&sentinels).await;
@@ -101,7 +101,7 @@ async fn a_killed_master_is_replaced() {
 
 /// Announcements can be lost, here because the user may not hear them. The old master would take
 /// writes for another forty seconds.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn who_hears_no_announcement_asks() {
     let rules = "on >secret resetchannels -@all +hello +sentinel";
     let sentinels = Sentinels::builder()
@@ -126,7 +126,7 @@ async fn who_hears_no_announcement_asks() {
 }
 
 /// The connection that the caller's own runtime drives is given up with the others.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_connection_of_the_callers_own_runtime_follows_too() {
     let sentinels = Sentinels::start();
     let runtime = tokio::runtime::Handle::current();
@@ -147,7 +147,7 @@ async fn a_connection_of_the_callers_own_runtime_follows_too() {
 
 /// A sentinel that was cut off still names the old master, which is back and knows no better. Its
 /// answers are aged on their way: a real one would hear from the others too soon.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_sentinel_that_missed_a_failover_is_not_believed() {
     let sentinels = Sentinels::builder().hello_period(ms(10_000)).start();
     let [first, others @ ..] = sentinels.sentinels() else {
@@ -185,7 +185,7 @@ async fn a_sentinel_that_missed_a_failover_is_not_believed() {
 }
 
 /// What all sentinels call the master has become a replica, and they have not seen it yet.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_master_that_is_a_replica_is_not_connected_to() {
     let sentinels = Sentinels::builder().steady().start();
     let (old, new) = (&sentinels.servers()[0], &sentinels.servers()[1]);
@@ -204,7 +204,7 @@ async fn a_master_that_is_a_replica_is_not_connected_to() {
 }
 
 /// The listener hears the new master as soon as the old one is left, though that one still answers.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn waiters_hear_the_new_master_at_once() {
     let sentinels = Sentinels::start();
     let (holder, other) = (client(&sentinels).await, client(&sentinels).await);
@@ -236,7 +236,7 @@ async fn waiters_hear_the_new_master_at_once() {
 }
 
 /// A master that has become a replica says so itself, while it is unknown which server is next.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_replica_is_never_taken_for_the_master() {
     let sentinels = Sentinels::builder().steady().start();
     let tenure = builder(&sentinels)
@@ -260,7 +260,7 @@ async fn a_replica_is_never_taken_for_the_master() {
 }
 
 /// One of three is down: no call waits for it.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_dead_sentinel_costs_little() {
     let sentinels = Sentinels::builder().steady().start();
     sentinels.sentinels()[0].kill();
@@ -275,7 +275,7 @@ async fn a_dead_sentinel_costs_little() {
 }
 
 /// Sentinels that are gone do no harm to who is connected.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn locks_are_taken_while_no_sentinel_can_be_reached() {
     let sentinels = Sentinels::builder().steady().start();
     let tenure = client(&sentinels).await;

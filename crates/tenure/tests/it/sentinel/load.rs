@@ -114,7 +114,7 @@ fn judge(history: &History) -> String {
 }
 
 /// All replicas confirm each grant, so none is forgotten; and a deposed master gets no confirmation.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn h51_confirmed_locks_are_held_once_through_a_failover_under_load() {
     let sentinels = Sentinels::start();
     let load = Load::begin(&builder(&sentinels).ttl(TTL).replicas(2)).await;
@@ -128,7 +128,7 @@ async fn h51_confirmed_locks_are_held_once_through_a_failover_under_load() {
 }
 
 /// No replica hears anything any more when the master is killed, and the new one waits until what it cannot know has ended.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn h50_a_pause_keeps_locks_held_once_when_a_master_is_killed_under_load() {
     let sentinels = fragile();
     let load = Load::begin(&builder(&sentinels).ttl(TTL).after_failover(TTL)).await;

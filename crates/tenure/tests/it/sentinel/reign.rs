@@ -30,7 +30,7 @@ async fn patient_by(url: String) -> Tenure {
 }
 
 /// The lock that died with its master is not granted again while its holder may believe in it.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn h50_a_new_master_gives_no_lock_that_its_predecessor_may_have_given() {
     let sentinels = fragile();
     let (holder, other) = (patient(&sentinels).await, patient(&sentinels).await);
@@ -85,7 +85,7 @@ async fn check_usable_within(tenure: &Tenure, name: &str, limit: Duration) {
 }
 
 /// Also for one server: it may have forgotten, and a little of the pause is over when it is met.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_restarted_server_gives_no_lock_until_the_pause_is_over() {
     let server = RedisServer::builder().aof(Fsync::Always).start();
     let started = Instant::now();
@@ -120,7 +120,7 @@ fn follow_nobody(server: &RedisServer) {
 
 /// A master is demoted and promoted again while clients stay connected to it. Meanwhile another one
 /// reigned and gave a lock that it never heard of.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_server_that_is_promoted_again_begins_anew() {
     let (one, two) = (RedisServer::start(), RedisServer::start());
     // Settled and then idle; and one that is only connected, and has asked for nothing yet.
@@ -161,7 +161,7 @@ async fn a_server_that_is_promoted_again_begins_anew() {
 
 /// A proxy leads to another server from one command to the next, and the client's connection stays open.
 /// The lock that was held at the first server is unknown to the second.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_server_that_was_swapped_under_an_open_connection_begins_anew() {
     let (one, two) = (RedisServer::start(), RedisServer::start());
     let proxy = Proxy::start_swappable(one.addr());
@@ -187,7 +187,7 @@ async fn a_server_that_was_swapped_under_an_open_connection_begins_anew() {
 }
 
 /// What is written of its first reign comes back to a server: it is not about its second one.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn what_is_written_of_an_earlier_reign_does_not_count() {
     let (one, two) = (RedisServer::start(), RedisServer::start());
     check_usable_within(&patient_at(&one).await, "n", WAIT * 2).await;
@@ -204,7 +204,7 @@ async fn what_is_written_of_an_earlier_reign_does_not_count() {
 }
 
 /// A lease that was given away could be adopted twice: at the master that is gone, and at this one.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn nothing_is_adopted_from_a_master_that_has_just_begun() {
     // Nobody renews a detached lease: on a crowded machine it may end meanwhile.
     for _ in 0..10 {
@@ -235,7 +235,7 @@ async fn adopted_from_a_new_master() -> Error {
     }
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_ttl_that_outlasts_the_pause_is_refused() {
     let server = RedisServer::start();
     let tenure = patient_at(&server).await;
@@ -266,7 +266,7 @@ async fn a_ttl_that_outlasts_the_pause_is_refused() {
     );
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_user_without_info_is_told_that_the_pause_needs_it() {
     let server = RedisServer::builder()
         .user("blind", "on >secret ~* &* +@all -info")

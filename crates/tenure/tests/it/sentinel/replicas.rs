@@ -23,7 +23,7 @@ fn pair() -> (RedisServer, Proxy, RedisServer) {
     (master, link, replica)
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_lock_that_all_replicas_confirmed_survives_its_master() {
     let sentinels = Sentinels::start();
     let (holder, other) = (client(&sentinels).await, client(&sentinels).await);
@@ -44,7 +44,7 @@ async fn a_lock_that_all_replicas_confirmed_survives_its_master() {
 }
 
 /// The same as without replicas, but the lock is refused instead of lost.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn h50_a_lock_that_replicas_cannot_hear_of_is_refused() {
     let sentinels = fragile();
     let tenure = client(&sentinels).await;
@@ -76,7 +76,7 @@ async fn h50_a_lock_that_replicas_cannot_hear_of_is_refused() {
 
 /// One replica has the lock, the other lags and is preferred when the master dies. A client that asked
 /// for one only would have lost the lock; one that asked for both was never given it.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn h51_all_that_may_be_promoted_must_confirm() {
     let sentinels = Sentinels::builder()
         .proxied_replication()
@@ -103,7 +103,7 @@ async fn h51_all_that_may_be_promoted_must_confirm() {
 }
 
 /// `WAIT` on a connection that has written nothing says at once that all replicas have it.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn h52_what_another_connection_wrote_is_not_confirmed() {
     let (master, link, _replica) = pair();
     let tenure = Tenure::connect(master.url()).await.unwrap();
@@ -118,7 +118,7 @@ async fn h52_what_another_connection_wrote_is_not_confirmed() {
 
 /// The connection breaks between the grant and the replicas' word: whether it counts is unknown,
 /// so it is asked for again, from the beginning.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn h52_a_connection_that_breaks_before_the_replicas_answer() {
     let (master, link, replica) = pair();
     let wire = Proxy::start(master.addr());
@@ -142,7 +142,7 @@ async fn h52_a_connection_that_breaks_before_the_replicas_answer() {
 }
 
 /// None of none is not all.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn h53_a_server_without_replicas_confirms_nothing() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -158,7 +158,7 @@ async fn h53_a_server_without_replicas_confirms_nothing() {
 }
 
 /// A renewal that the replica does not hear of does not count.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_renewal_that_is_not_confirmed_leaves_the_lease_suspect() {
     let (master, link, _replica) = pair();
     let tenure = Tenure::connect(master.url()).await.unwrap();
@@ -193,7 +193,7 @@ async fn long(mut condition: impl AsyncFnMut() -> bool) -> bool {
     false
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn an_adopted_lease_is_confirmed_or_given_back() {
     let (master, link, _replica) = pair();
     let builder = Tenure::builder(master.url())
@@ -220,7 +220,7 @@ async fn an_adopted_lease_is_confirmed_or_given_back() {
 }
 
 /// One waiter after the other in one process: the lease stays confirmed by as many.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_confirmed_lease_is_handed_on_to_who_wants_as_many_replicas() {
     let (master, _link, _replica) = pair();
     let builder = Tenure::builder(master.url()).hand_off_time(ms(60_000));
@@ -255,7 +255,7 @@ async fn waiter(tenure: &Tenure) -> tokio::task::JoinHandle<Guard> {
 }
 
 /// The store says that it is our turn again, and no replica hears of it.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_turn_that_is_not_confirmed_is_given_back() {
     let (master, link, _replica) = pair();
     let builder = Tenure::builder(master.url()).hand_off_turns(0);
@@ -273,7 +273,7 @@ async fn a_turn_that_is_not_confirmed_is_given_back() {
 }
 
 /// A replica that is gone stalls only the clients that need it.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn waiting_for_replicas_stalls_nobody_else() {
     let (master, link, _replica) = pair();
     let tenure = Tenure::connect(master.url()).await.unwrap();
@@ -298,7 +298,7 @@ async fn waiting_for_replicas_stalls_nobody_else() {
     check_nothing_left(&master, "stalled");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn replicas_are_refused_where_there_are_none() {
     let parts = [
         "cannot use `1` as the number of replicas",

@@ -11,7 +11,7 @@ use crate::verdict::{check_error, check_usable, check_within, refused};
 
 /// One deployment for all that belongs together: it takes seconds to start. It demands passwords of
 /// all and certificates of clients.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_lock_is_taken_waited_for_and_kept_across_a_failover() {
     let sentinels = Sentinels::builder()
         .with_tls()
@@ -78,7 +78,7 @@ async fn check_what_is_refused(sentinels: &Sentinels) {
 }
 
 /// A user of the sentinels' own, with what it needs and no more.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_user_of_the_sentinels_is_greeted_inside_tls() {
     let rules = "on >secret resetchannels &* -@all +@connection +sentinel|get-master-addr-by-name \
                  +sentinel|master +sentinel|masters +subscribe +unsubscribe +info";

@@ -15,7 +15,7 @@ async fn connect(url: &str) -> tenure::Result<Tenure> {
     builder.connect().await
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_master_that_the_sentinels_do_not_know_is_named_with_those_they_do() {
     let sentinels = Sentinels::builder().steady().start();
     let begun = Instant::now();
@@ -26,7 +26,7 @@ async fn a_master_that_the_sentinels_do_not_know_is_named_with_those_they_do() {
     check_within(begun, ms(1_500));
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn sentinels_that_cannot_be_reached_are_all_named() {
     let (one, two) = (RedisServer::start(), RedisServer::start());
     one.kill();
@@ -41,14 +41,14 @@ async fn sentinels_that_cannot_be_reached_are_all_named() {
     check_within(begun, ms(3_000));
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_server_that_is_no_sentinel_is_told_from_one() {
     let server = RedisServer::start();
     let error = refused(connect(&format!("redis-sentinel://{}/mymaster", server.addr())).await);
     check_error(&error, ErrorKind::Unavailable, &["not a Sentinel"]);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_redlock_is_not_made_of_sentinels() {
     let urls = ["a", "b", "c"].map(|host| format!("redis-sentinel://:hunter2@{host}/mymaster"));
     let error = refused(Redlock::connect(urls).await);
@@ -57,7 +57,7 @@ async fn a_redlock_is_not_made_of_sentinels() {
     assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn the_sentinels_own_password_is_asked_for() {
     let sentinels = Sentinels::builder()
         .password("data-secret")
@@ -82,7 +82,7 @@ async fn the_sentinels_own_password_is_asked_for() {
     check_error(&error, ErrorKind::Denied, &["it requires a password"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_user_of_the_sentinels_needs_few_rights() {
     let rules = "on >secret resetchannels &+switch-master +hello +sentinel|get-master-addr-by-name \
                  +subscribe";
@@ -95,7 +95,7 @@ async fn a_user_of_the_sentinels_needs_few_rights() {
     check_usable(&connect(&url).await.unwrap(), "n").await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_master_that_cannot_be_reached_is_named() {
     let sentinels = Sentinels::builder().steady().start();
     let master = sentinels.kill_master();
@@ -105,7 +105,7 @@ async fn a_master_that_cannot_be_reached_is_named() {
     check_error(&error, ErrorKind::Unavailable, &parts);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn commands_beside_locks_go_to_the_master_too() {
     let sentinels = Sentinels::start();
     let redis = Client::connect(sentinels.url()).await.unwrap();

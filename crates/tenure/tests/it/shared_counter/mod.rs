@@ -24,7 +24,7 @@ fn keys(redis: &mut RespClient, pattern: &str) -> Vec<String> {
     keys
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn no_key_is_left_for_each_name() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -40,7 +40,7 @@ async fn no_key_is_left_for_each_name() {
 }
 
 /// Hand-off reserves fences, and a lock has its own counter only for as long as that.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_was_handed_off_needs_no_counter_any_more() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -66,7 +66,7 @@ async fn a_lock_that_was_handed_off_needs_no_counter_any_more() {
 
 /// A lease that had reserved fences is lost. Its counter stays, and the next grant, by a transaction or
 /// not, is above what was reserved although the clock was set back.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn what_a_lost_lease_reserved_is_not_granted_again() {
     let clock = ClockShim::compile().expect("a C compiler");
     let server = RedisServer::builder().clock(clock.clone()).start();
@@ -105,7 +105,7 @@ fn fence_of_older_client(redis: &mut RespClient, number: u64) -> u64 {
     u64::try_from(fence).unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn fences_grow_beside_clients_that_know_no_shared_counter() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -128,7 +128,7 @@ async fn fences_grow_beside_clients_that_know_no_shared_counter() {
 }
 
 /// A node of a cluster that is used as one server: all keys of a call must be in one slot.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn where_all_keys_must_be_in_one_slot_each_lock_has_its_counter() {
     let cluster = Cluster::builder().start();
     let server = cluster.master_of_key("n");
@@ -140,7 +140,7 @@ async fn where_all_keys_must_be_in_one_slot_each_lock_has_its_counter() {
 }
 
 /// Two that ask for one lock in one transaction share its fence, but only one is granted.
-#[tokio::test(flavor = "multi_thread")]
+#[tenure_testkit::test(flavor = "multi_thread")]
 async fn one_of_two_that_ask_together_is_granted() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();

@@ -19,7 +19,7 @@ async fn impatient(url: &str) -> Tenure {
     builder.connect().await.unwrap()
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn connecting_where_nobody_listens_is_unavailable() {
     let server = RedisServer::start();
     let url = server.url();
@@ -33,7 +33,7 @@ async fn connecting_where_nobody_listens_is_unavailable() {
     check_within(begun, LATEST);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn connecting_into_a_black_hole_is_unavailable_in_time() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
@@ -48,7 +48,7 @@ async fn connecting_into_a_black_hole_is_unavailable_in_time() {
     check_within(begun, LATEST);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn connecting_waits_for_a_server_that_is_about_to_come() {
     let server = RedisServer::start();
     server.kill();
@@ -122,7 +122,7 @@ async fn check_asking(fault: Fault) {
     check_nothing_left(&server, "n");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn asking_a_server_that_is_gone() {
     tokio::join!(
         check_asking(Fault::Killed),
@@ -132,7 +132,7 @@ async fn asking_a_server_that_is_gone() {
 }
 
 /// Waiters behind the first do not repeat the discovery of the first.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_whole_line_learns_at_once_that_the_server_is_gone() {
     let (server, proxy) = stage();
     let tenure = impatient(&proxy.url()).await;
@@ -194,7 +194,7 @@ async fn check_waiting(fault: Fault) {
     check_nothing_left(&server, "n");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn waiting_at_a_server_that_goes_away() {
     tokio::join!(
         check_waiting(Fault::Killed),
@@ -204,7 +204,7 @@ async fn waiting_at_a_server_that_goes_away() {
 }
 
 /// Waiters outlast a restart that is shorter than their patience.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn waiters_survive_a_short_restart() {
     let (server, proxy) = stage();
     let holder = Tenure::connect(server.url()).await.unwrap();
@@ -252,7 +252,7 @@ async fn check_holding(fault: Fault) {
     assert!(begun.elapsed() < ms(5_900), "it ended by itself");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn holding_at_a_server_that_goes_away() {
     tokio::join!(
         check_holding(Fault::Killed),
@@ -262,7 +262,7 @@ async fn holding_at_a_server_that_goes_away() {
 }
 
 /// All data are lost with the server. The holder is notified, and fences still increase.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_server_that_comes_back_empty() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -276,7 +276,7 @@ async fn a_server_that_comes_back_empty() {
 }
 
 /// On a connection of the engine and on one that the caller drives, by transaction and by script.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_server_is_waited_for_as_long_as_the_response_timeout() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());

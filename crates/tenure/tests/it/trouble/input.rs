@@ -8,7 +8,7 @@ use tenure_testkit::RedisServer;
 use crate::stage::ms;
 use crate::verdict::{check_error, check_refused, refused};
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_bad_name_is_refused_and_nothing_is_sent() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -35,7 +35,7 @@ async fn a_bad_name_is_refused_and_nothing_is_sent() {
     assert_eq!(server.client().command(&["DBSIZE"]).int(), 0);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_bad_setting_is_refused_and_nothing_is_sent() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -69,7 +69,7 @@ async fn a_bad_setting_is_refused_and_nothing_is_sent() {
     );
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_bad_url_names_what_is_wrong() {
     for (url, cause) in [
         ("", "it is empty"),
@@ -87,7 +87,7 @@ async fn a_bad_url_names_what_is_wrong() {
     }
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_host_that_does_not_exist_is_unavailable_in_time() {
     let builder = Tenure::builder("redis://no-such-host.invalid/").unreachable_after(ms(500));
     let begun = std::time::Instant::now();
@@ -96,7 +96,7 @@ async fn a_host_that_does_not_exist_is_unavailable_in_time() {
     crate::verdict::check_within(begun, ms(5_000));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn more_turns_than_allowed_are_refused() {
     for turns in [10_001, u32::MAX] {
         let builder = Tenure::builder("memory://").hand_off_turns(turns);
@@ -119,7 +119,7 @@ async fn more_turns_than_allowed_are_refused() {
     assert!(tenure.stats().handed_off > 0);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_response_timeout_out_of_range_is_refused() {
     let server = RedisServer::start();
     for timeout in [Duration::ZERO, ms(99), ms(5_001), Duration::MAX] {

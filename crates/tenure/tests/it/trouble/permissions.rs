@@ -20,7 +20,7 @@ fn restricted(rules: &str) -> (RedisServer, String) {
     (server, url)
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_wrong_password_is_denied_at_once() {
     let server = RedisServer::builder().password("right").start();
     let begun = Instant::now();
@@ -35,7 +35,7 @@ async fn a_wrong_password_is_denied_at_once() {
     check_within(begun, ms(2_000));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_missing_password_is_denied_with_the_way_to_write_it() {
     let server = RedisServer::builder().password("right").start();
     let begun = Instant::now();
@@ -48,7 +48,7 @@ async fn a_missing_password_is_denied_with_the_way_to_write_it() {
 }
 
 /// The password changes while a client is connected; its next connection is refused.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_password_changed_meanwhile_is_denied() {
     let server = RedisServer::builder().password("right").start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_password_changed_meanwhile_is_denied() {
     check_usable(&tenure, "n").await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn scripts_that_are_forbidden_are_named() {
     let (server, url) = restricted("~* &* +@all -evalsha -eval");
     let tenure = Tenure::connect(url).await.unwrap();
@@ -91,20 +91,20 @@ async fn scripts_that_are_forbidden_are_named() {
 }
 
 /// Where loading scripts is forbidden, they are sent with their text.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_user_that_may_not_load_scripts_can_still_lock() {
     let (_server, url) = restricted("~* &* +@all -script");
     check_usable(&Tenure::connect(url).await.unwrap(), "n").await;
 }
 
 /// What a user needs, and nothing else: commands that only describe the server may be forbidden.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_user_that_may_not_ask_about_the_server_can_still_lock() {
     let (_server, url) = restricted("~* &* +@all -info -client -@dangerous");
     check_usable(&Tenure::connect(url).await.unwrap(), "n").await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_command_that_is_forbidden_inside_a_script_is_denied() {
     for command in ["set", "xadd", "pexpire", "time"] {
         let (server, url) = restricted(&format!("~* &* +@all -{command}"));
@@ -124,7 +124,7 @@ async fn a_command_that_is_forbidden_inside_a_script_is_denied() {
 
 /// A lock that is taken again and again is asked for by a transaction. Who may not use one, or not
 /// what is in it, asks by script.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_transaction_that_is_forbidden_keeps_nobody_from_locking() {
     for command in ["multi", "exec"] {
         let (server, url) = restricted(&format!("~* &* +@all -{command}"));
@@ -142,7 +142,7 @@ async fn a_transaction_that_is_forbidden_keeps_nobody_from_locking() {
 }
 
 /// The right is taken away while the lock is held: the release says so, and does not hang.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_release_that_is_forbidden_is_an_error() {
     for command in ["del", "get", "evalsha"] {
         let (server, url) = restricted("~* &* +@all");
@@ -162,7 +162,7 @@ async fn a_release_that_is_forbidden_is_an_error() {
 }
 
 /// A lost right is not a lost lock, until the deadline.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_renewal_that_is_forbidden_makes_the_lease_suspect() {
     let (server, url) = restricted("~* &* +@all");
     let tenure = Tenure::connect(url).await.unwrap();
@@ -180,7 +180,7 @@ async fn a_renewal_that_is_forbidden_makes_the_lease_suspect() {
     assert_eq!(guard.lost().await, LostReason::Expired);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn keys_that_are_forbidden_are_denied() {
     // The second user may use the lock's own key, and none of its related keys.
     for rules in ["~other:* &* +@all", "~n &* +@all"] {
@@ -197,7 +197,7 @@ async fn keys_that_are_forbidden_are_denied() {
 }
 
 /// No right to write the client's record: locking does not depend on it.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_user_that_may_not_write_records_can_still_lock() {
     let (_server, url) = restricted("~n ~tenure:*:{n} &* +@all");
     let tenure = Tenure::connect(url).await.unwrap();
@@ -209,7 +209,7 @@ async fn a_user_that_may_not_write_records_can_still_lock() {
 }
 
 /// A channel costs only speed; hazards/waiting.rs has the waiters.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_channel_that_is_forbidden_fails_nothing() {
     let (server, url) = restricted("~* resetchannels +@all");
     let tenure = Tenure::connect(&url).await.unwrap();

@@ -27,7 +27,7 @@ fn check_error_silent(what: &str, error: &Error) {
 }
 
 /// An unescaped password tears the URL apart, and each part of it may be quoted.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn no_part_of_a_torn_password_is_quoted() {
     for url in [
         "redis://u:x/hunter2@h",
@@ -55,7 +55,7 @@ async fn no_part_of_a_torn_password_is_quoted() {
     }
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn nothing_that_can_be_printed_holds_the_password() {
     let server = RedisServer::builder().password(SECRET).start();
     let url = server.url();
@@ -81,7 +81,7 @@ async fn nothing_that_can_be_printed_holds_the_password() {
     check_silent("the blocking client", &blocking.join().unwrap());
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn no_error_of_a_connection_holds_the_password() {
     let server = RedisServer::builder().password("other").start();
     let url = format!("redis://u:{SECRET}@{}", server.addr());

@@ -11,7 +11,7 @@ use tenure_testkit::{Fsync, Proxy, RedisServer, RespClient, eventually};
 use crate::stage::ms;
 use crate::verdict::{check_error, check_within, refused};
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_server_that_is_too_old_is_refused_at_once() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
@@ -42,7 +42,7 @@ fn slow_to_load() -> Arc<RedisServer> {
     Arc::new(server)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_loads_its_data_is_waited_for() {
     let server = slow_to_load();
     let hasty = Tenure::builder(server.url()).unreachable_after(PATIENCE);
@@ -73,7 +73,7 @@ fn says_loading(server: &RedisServer) -> bool {
     said.is_err_and(|error| error.starts_with("LOADING"))
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_memory_that_is_full_is_said_with_a_remedy() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -88,7 +88,7 @@ async fn a_memory_that_is_full_is_said_with_a_remedy() {
 }
 
 /// Something else listens at the port: asking again would not change that.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_does_not_speak_redis_is_said_at_once() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -109,7 +109,7 @@ async fn what_does_not_speak_redis_is_said_at_once() {
     check_within(begun, ms(2_000));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn a_host_that_cannot_be_found_is_named_as_the_cause() {
     let builder = Tenure::builder("redis://no-such-host.invalid/").unreachable_after(PATIENCE);
     let error = refused(builder.connect().await);

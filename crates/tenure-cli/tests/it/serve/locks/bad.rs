@@ -12,7 +12,7 @@ fn says(answer: &Answer, status: u16, code: &str, words: &str) {
     assert!(detail.contains(words), "{detail}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn what_is_not_allowed_is_refused_and_named() {
     let service = Service::start(&[]);
     let long = "x".repeat(5_000);
@@ -52,7 +52,7 @@ fn what_is_not_allowed_is_refused_and_named() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn what_can_be_no_lock_is_not_counted() {
     let service = Service::start(&[]);
     for name in ["half%7Dtag", &"n".repeat(513)] {
@@ -71,7 +71,7 @@ fn what_can_be_no_lock_is_not_counted() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_lease_that_is_asked_for_under_another_name_is_not_lost() {
     let service = Service::start(&[]);
     let lease = acquire(&service, "n", &json!({}));
@@ -86,7 +86,7 @@ fn a_lease_that_is_asked_for_under_another_name_is_not_lost() {
     release(&service, "n", &lease).is(204);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_key_that_is_no_lock_is_said_to_be_none() {
     let server = RedisServer::start();
     server.client().command(&["SADD", "n", "something else"]);
@@ -99,7 +99,7 @@ fn a_key_that_is_no_lock_is_said_to_be_none() {
     refused.is_problem(409, "not_a_lock");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn bodies_that_cannot_be_read_are_refused() {
     let service = Service::start(&["--max-body", "1000"]);
     let json_type = [("content-type", "application/json")];
@@ -121,7 +121,7 @@ fn bodies_that_cannot_be_read_are_refused() {
     send(&[], "").is(201);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn leases_and_queries_that_are_none_are_refused() {
     let service = Service::start(&[]);
     let path = "/api/v1/locks/n/lease";
@@ -161,7 +161,7 @@ fn leases_and_queries_that_are_none_are_refused() {
         .is_problem(400, "malformed");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn only_administrators_end_leases_of_others_and_only_if_they_mean_it() {
     let service = Service::start(&[]);
     let lease = acquire(&service, "n", &json!({}));
@@ -184,7 +184,7 @@ fn only_administrators_end_leases_of_others_and_only_if_they_mean_it() {
 }
 
 /// Nonsense requests: whatever the response, it is not an internal error.
-#[test]
+#[tenure_testkit::test]
 fn nonsense_never_breaks_the_service() {
     let service = Service::start(&["--allow-admin", "--max-wait", "10ms"]);
     let mut random = Random(7);

@@ -26,7 +26,7 @@ fn expect_waiting(service: &Service, count: u64) {
     assert!(is_so, "{} wait, not {count}", waiting(service));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn those_who_wait_get_it_in_the_order_they_came() {
     let service = Service::start(&[]);
     let lease = acquire(&service, "n", &json!({}));
@@ -55,7 +55,7 @@ fn those_who_wait_get_it_in_the_order_they_came() {
     );
 }
 
-#[test]
+#[tenure_testkit::test]
 fn those_who_wait_are_named_in_the_order_they_came() {
     let service = Service::start(&["--max-wait", "10s", "--keep-place", "60s"]);
     let mut events = follow(&service, "", None);
@@ -94,7 +94,7 @@ fn those_who_wait_are_named_in_the_order_they_came() {
     });
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_ticket_keeps_the_place() {
     let service = Service::start(&["--max-wait", "300ms", "--keep-place", "60s"]);
     let lease = acquire(&service, "n", &json!({}));
@@ -121,7 +121,7 @@ fn a_ticket_keeps_the_place() {
     assert!(eventually(SOON, || service.get(PATH).status == 404));
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_ticket_alone_goes_on_waiting_for_as_long_as_was_asked_for_at_first() {
     let service = Service::start(&["--max-wait", "300ms", "--keep-place", "60s"]);
     let lease = acquire(&service, "n", &json!({}));
@@ -141,7 +141,7 @@ fn a_ticket_alone_goes_on_waiting_for_as_long_as_was_asked_for_at_first() {
     release(&service, "n", &granted).is(204);
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_place_is_given_up_if_nobody_comes_back_in_time() {
     let service = Service::start(&["--max-wait", "100ms", "--keep-place", "200ms"]);
     let lease = acquire(&service, "n", &json!({}));
@@ -157,7 +157,7 @@ fn a_place_is_given_up_if_nobody_comes_back_in_time() {
     assert!(metrics.contains(counted), "{metrics}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn a_ticket_is_for_one_lock() {
     let service = Service::start(&["--max-wait", "100ms", "--keep-place", "60s"]);
     acquire(&service, "n", &json!({}));
@@ -173,7 +173,7 @@ fn a_ticket_is_for_one_lock() {
     assert!(last.get("ticket").is_none(), "{last}");
 }
 
-#[test]
+#[tenure_testkit::test]
 fn whoever_breaks_off_leaves_the_queue_and_no_lock_behind() {
     // Within one request, and in one that would get a ticket.
     for options in [&[][..], &["--max-wait", "10s"][..]] {
@@ -199,7 +199,7 @@ fn whoever_breaks_off_leaves_the_queue_and_no_lock_behind() {
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn no_more_wait_than_allowed() {
     let service = Service::start(&["--max-waits", "1"]);
     let lease = acquire(&service, "n", &json!({"wait_ms": 1_000}));

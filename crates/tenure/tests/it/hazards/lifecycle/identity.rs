@@ -8,7 +8,7 @@ use crate::verdict::{check_refused, fence_of};
 
 /// The key is gone between the outer and the inner acquire. Before the loss is known the inner one
 /// shares the lease it would lose; afterwards it fails. It never gets a fresh lease.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h47_reentering_a_lost_lock_never_takes_it_anew() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -35,7 +35,7 @@ async fn h47_reentering_a_lost_lock_never_takes_it_anew() {
     assert!(anew.is_valid());
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h48_reentering_mints_no_fence() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -53,7 +53,7 @@ async fn h48_reentering_mints_no_fence() {
 }
 
 /// Neither the thread nor the task counts: only the owner that somebody passes on.
-#[tokio::test(flavor = "current_thread")]
+#[tenure_testkit::test(flavor = "current_thread")]
 async fn h49_two_owners_on_one_thread_exclude_each_other() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -65,7 +65,7 @@ async fn h49_two_owners_on_one_thread_exclude_each_other() {
     drop(guard);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h49_an_owner_and_its_guard_may_move_between_threads() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();

@@ -54,7 +54,7 @@ fn read_fences(holder: &ClientProcess) -> Vec<(String, Fence)> {
     fences
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h40_locks_of_a_killed_process_are_granted_when_their_leases_end() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -95,7 +95,7 @@ async fn succeed(tenure: Tenure, name: String, fence: Fence) -> Instant {
 }
 
 /// `mem::forget` is a small death: the renewals continue, because the guard was not dropped.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h40_a_forgotten_guard_stays_held_until_its_client_ends() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();

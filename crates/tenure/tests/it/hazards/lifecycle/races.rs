@@ -36,7 +36,7 @@ async fn race(tenure: Tenure, racer: u64) -> u64 {
     stalls
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h43_a_renewal_never_brings_a_released_lock_back() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -57,7 +57,7 @@ async fn h43_a_renewal_never_brings_a_released_lock_back() {
 }
 
 /// Another client has the lock when the renewal arrives: it learns of that, and changes nothing.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h43_a_renewal_never_prolongs_the_successors_lease() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -74,7 +74,7 @@ async fn h43_a_renewal_never_prolongs_the_successors_lease() {
 }
 
 /// The release arrives when the lease is over and another client has the lock.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h44_a_late_release_does_not_hit_the_successor() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
@@ -99,7 +99,7 @@ async fn h44_a_late_release_does_not_hit_the_successor() {
 }
 
 /// The same while the release is under way: whatever it asks, it must not ask in two steps.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h44_a_slow_release_does_not_hit_the_successor() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
@@ -165,7 +165,7 @@ fn h45_a_blocked_runtime_does_not_lose_its_lease() {
 }
 
 /// Nothing comes back from the server. The holder is notified before another client can have the lock.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h46_a_holder_that_is_cut_off_is_told_in_time() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());

@@ -6,7 +6,7 @@ use tenure_testkit::{RedisServer, eventually};
 use crate::stage::ms;
 use crate::verdict::{check_refused, check_usable};
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h25_data_of_others_are_refused_and_not_touched() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -24,7 +24,7 @@ async fn h25_data_of_others_are_refused_and_not_touched() {
 
 /// Another program writes a list over a held lock: renewal and release must neither fail on it nor harm
 /// it.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h25_a_lock_overwritten_by_a_list_is_lost_and_the_list_stays() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -37,7 +37,7 @@ async fn h25_a_lock_overwritten_by_a_list_is_lost_and_the_list_stays() {
     assert_eq!(redis.command(&["LLEN", "n"]).int(), 1);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h25_a_fence_counter_that_is_none_is_refused() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -48,7 +48,7 @@ async fn h25_a_fence_counter_that_is_none_is_refused() {
     assert!(redis.command(&["GET", "n"]).is_nil(), "nothing was taken");
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h26_the_longest_name_works_and_a_longer_one_is_never_sent() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -62,7 +62,7 @@ async fn h26_the_longest_name_works_and_a_longer_one_is_never_sent() {
 }
 
 /// A server of a cluster refuses a script whose keys are in different slots.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h27_all_keys_of_a_lock_are_in_one_slot() {
     let server = RedisServer::builder()
         .config("cluster-enabled", "yes")

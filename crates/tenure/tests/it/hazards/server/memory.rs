@@ -6,7 +6,7 @@ use tenure_testkit::{ClientKind, RedisServer};
 use crate::stage::{ms, soon};
 use crate::verdict::{check_nothing_left, check_refused, check_usable};
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h23_acquire_is_refused_under_oom_and_leaves_nothing() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -21,7 +21,7 @@ async fn h23_acquire_is_refused_under_oom_and_leaves_nothing() {
     check_usable(&tenure, "n").await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h23_release_and_renew_work_under_oom() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -37,7 +37,7 @@ async fn h23_release_and_renew_work_under_oom() {
 
 /// The waiter was promised the lock before the memory was full. It has it, or is refused, and what it
 /// was offered must not stay behind.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h23_a_release_under_oom_strands_nobody() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -69,13 +69,13 @@ async fn warnings_with(policy: &str, maxmemory: &str) -> u64 {
     tenure.stats().eviction_warnings
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h24_an_evicting_server_is_warned_of_once() {
     assert_eq!(warnings_with("allkeys-lru", "100mb").await, 1);
     assert_eq!(warnings_with("volatile-ttl", "100mb").await, 1);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h24_a_server_that_keeps_its_keys_is_not_warned_of() {
     assert_eq!(warnings_with("noeviction", "100mb").await, 0);
     // Without a limit nothing is ever evicted.

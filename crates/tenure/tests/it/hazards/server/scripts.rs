@@ -159,7 +159,7 @@ fn check_ends(redis: &mut RespClient, count: usize) {
 
 /// The script has taken the lock when the server refuses its next command. Nobody holds that lock,
 /// so it must not stay for its ttl.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h22_a_refusal_in_the_middle_of_a_grant_leaves_nothing() {
     let rules = "on >pw ~* &* +@all -hset";
     let server = RedisServer::builder().user("worker", rules).start();
@@ -180,7 +180,7 @@ async fn h22_a_refusal_in_the_middle_of_a_grant_leaves_nothing() {
 }
 
 /// A foreign key in place of the queue: waiting may fail, releasing must not.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h22_a_broken_queue_does_not_keep_a_lock_from_being_released() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -198,7 +198,7 @@ async fn h22_a_broken_queue_does_not_keep_a_lock_from_being_released() {
     assert!(server.client().command(&["GET", "n"]).is_nil());
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h31_fences_are_exact_up_to_the_last_one() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -211,7 +211,7 @@ async fn h31_fences_are_exact_up_to_the_last_one() {
     check_used_up(&server, &tenure).await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h31_h32_a_used_up_counter_is_refused() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -250,7 +250,7 @@ async fn check_used_up(server: &RedisServer, tenure: &Tenure) {
 }
 
 /// The holder still gets rid of the lock, though no fence can be minted for the next one.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h32_a_lock_whose_counter_ended_can_still_be_released() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();

@@ -11,7 +11,7 @@ use crate::verdict::{
     check_error, check_holds, check_refused, check_usable, check_within, refused,
 };
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h28_scripts_forgotten_by_the_server_are_sent_again() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -28,7 +28,7 @@ async fn h28_scripts_forgotten_by_the_server_are_sent_again() {
 }
 
 /// Watched leases are renewed on another connection and in another way.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h28_a_watched_lease_is_renewed_without_its_script() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -48,7 +48,7 @@ async fn h28_a_watched_lease_is_renewed_without_its_script() {
     check_within(begun, ms(1_500));
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h28_scripts_are_sent_again_after_a_restart() {
     let server = RedisServer::builder().aof(Fsync::Always).start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -61,7 +61,7 @@ async fn h28_scripts_are_sent_again_after_a_restart() {
     check_usable(&tenure, "n").await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h29_a_busy_server_is_unavailable_and_then_serves_again() {
     let server = RedisServer::builder()
         .config("busy-reply-threshold", "50")
@@ -90,7 +90,7 @@ async fn h29_a_busy_server_is_unavailable_and_then_serves_again() {
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h30_a_replica_is_refused_as_read_only() {
     let master = RedisServer::start();
     let replica = RedisServer::builder().replica_of(&master).start();
@@ -111,7 +111,7 @@ async fn h30_a_replica_is_refused_as_read_only() {
 }
 
 /// The holder's server becomes a replica: neither renewal nor release works, and both say so.
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h30_a_demoted_master_makes_the_lease_suspect_and_its_release_fail() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
@@ -124,7 +124,7 @@ async fn h30_a_demoted_master_makes_the_lease_suspect_and_its_release_fail() {
     check_usable(&tenure, "n").await;
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h30_a_replica_without_its_master_is_unavailable() {
     let replica = RedisServer::builder()
         .config("replica-serve-stale-data", "no")
@@ -140,7 +140,7 @@ async fn h30_a_replica_without_its_master_is_unavailable() {
     check_error(&error, ErrorKind::ReadOnly, &["replica"]);
 }
 
-#[tokio::test]
+#[tenure_testkit::test]
 async fn h30_a_master_that_lacks_its_replicas_is_unavailable() {
     let server = RedisServer::builder()
         .config("min-replicas-to-write", "1")
