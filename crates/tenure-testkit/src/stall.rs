@@ -9,6 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::mutex::lock;
+
 /// How long a thread of this process sleeps to see how late it wakes.
 const NAP: Duration = Duration::from_millis(20);
 /// A quiet machine wakes a thread within a few milliseconds, and a busy one within 50.
@@ -29,11 +31,12 @@ pub fn despite_stalls<T>(test: impl Fn() -> T) -> T {
 fn longest_stall_since(begun: Instant) -> Option<Duration> {
     // A stall that is not over is noticed when this returns.
     std::thread::sleep(NAP * 2);
-    let stalls = STALLS.lock().unwrap();
+    let stalls = lock(&STALLS);
     let since = stalls.iter().filter(|(ended, _)| *ended >= begun);
     since.map(|(_, length)| *length).max()
 }
 
+#[expect(clippy::print_stderr, reason = "a repeated test must say why")]
 fn repeat<T>(test: impl Fn() -> T, stalled_since: impl Fn(Instant) -> Option<Duration>) -> T {
     for _ in 1..ATTEMPTS {
         let begun = Instant::now();
@@ -59,7 +62,7 @@ static WATCH: LazyLock<()> = LazyLock::new(|| {
             std::thread::sleep(NAP);
             let late = begun.elapsed().saturating_sub(NAP);
             if late >= STALL {
-                STALLS.lock().unwrap().push((Instant::now(), late));
+                lock(&STALLS).push((Instant::now(), late));
             }
         }
     });
@@ -102,10 +105,7 @@ mod tests {
     #[test]
     fn only_stalls_since_the_beginning_count() {
         let before = Instant::now();
-        STALLS
-            .lock()
-            .unwrap()
-            .push((Instant::now(), Duration::from_secs(7)));
+        lock(&STALLS).push((Instant::now(), Duration::from_secs(7)));
         assert!(longest_stall_since(before) >= Some(Duration::from_secs(7)));
         let longest = longest_stall_since(Instant::now());
         assert!(longest < Some(Duration::from_secs(7)));
