@@ -27,7 +27,7 @@ use crate::resp::RespClient;
 use crate::{TlsFiles, spawn};
 
 /// How long a server may take to answer its first `PING`.
-const START_LIMIT: Duration = Duration::from_secs(30);
+const START_LIMIT: Duration = Duration::from_secs(60);
 /// How many ports to try if another process takes the chosen one.
 const PORT_TRIES: u32 = 8;
 /// Lines of the server's log that a panic shows.
@@ -359,8 +359,19 @@ fn wait_until_ready(
         }
         thread::sleep(Duration::from_millis(2));
     }
-    let text = format!("redis-server was not ready within `{START_LIMIT:?}`");
+    let state = state_of(process);
+    let text = format!("redis-server was not ready within `{START_LIMIT:?}`: {state}");
     Err(StartFailure::Other(text))
+}
+
+/// What a process that makes no progress is doing: stopped, waiting, or busy.
+fn state_of(process: &Child) -> String {
+    let read = |file: &str| {
+        let text = fs::read_to_string(format!("/proc/{}/{file}", process.id()));
+        text.unwrap_or_else(|error| error.to_string())
+    };
+    let (stat, wchan) = (read("stat"), read("wchan"));
+    format!("its /proc/stat is `{}`, it waits in `{wchan}`", stat.trim())
 }
 
 fn connect_as_admin(port: u16) -> Result<RespClient, String> {
