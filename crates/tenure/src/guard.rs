@@ -17,6 +17,7 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 use crate::standing::{LostReason, Released, Resigned, Standing};
+use crate::unchanged::Unchanged;
 
 /// A held lock.
 ///
@@ -170,6 +171,55 @@ impl Guard {
     /// Safe: the release continues in the background.
     pub async fn release(self) -> Result<Released> {
         self.hold.release().await
+    }
+
+    /// Goes on as a reader: shares a lock that this guard holds alone, without releasing it in between.
+    /// Readers that wait for it ahead of the next writer join at once. The returned guard has a lease of
+    /// its own with a new, greater fence, and no metadata; the tokens of this one are cancelled.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tenure::Error> { tenure::blocking::block_on(async {
+    /// # let tenure = tenure::Tenure::connect("memory://").await?;
+    /// let writer = tenure.lock("prices").acquire().await?;
+    /// // .. write ..
+    /// let reader = writer.downgrade().await.map_err(tenure::Unchanged::into_error)?;
+    /// assert!(tenure.lock("prices").try_acquire().await?.is_none());
+    /// reader.release().await?;
+    /// # Ok(()) }) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Unchanged`] has this guard, which holds the lock as before, and the error:
+    /// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch) if other guards of its owner hold the lock too
+    /// or it is shared already, [`ErrorKind::Lost`](crate::ErrorKind::Lost), and
+    /// [`ErrorKind::InvalidSetting`](crate::ErrorKind::InvalidSetting) where leases cannot be shared. If
+    /// the store does not say whether it was done, the lock is released.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future releases the lock.
+    pub async fn downgrade(self) -> Result<Guard, Unchanged> {
+        self.hold.change_mode(Mode::Shared).await
+    }
+
+    /// Goes on as a writer: holds alone a lock that this guard shares, if no other reader shares it and
+    /// nobody waits for it. Never waits: two readers that waited for each other would wait forever. The
+    /// returned guard has a lease of its own with a new, greater fence; the tokens of this one are
+    /// cancelled.
+    ///
+    /// # Errors
+    ///
+    /// [`Unchanged`] has this guard, which holds the lock as before, and the error:
+    /// [`ErrorKind::Busy`](crate::ErrorKind::Busy) if there are other readers or waiters,
+    /// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch) if other guards of this process have the same
+    /// lease or it is exclusive already, and otherwise as for [`downgrade`](Guard::downgrade).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future releases the lock.
+    pub async fn try_upgrade(self) -> Result<Guard, Unchanged> {
+        self.hold.change_mode(Mode::Exclusive).await
     }
 
     /// Detaches the lease from this guard and stops renewing it. Any process that has the lease can

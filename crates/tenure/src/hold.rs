@@ -8,15 +8,17 @@ use crate::client_handle::ClientHandle;
 use crate::engine::attempt::AcquireRequest;
 use crate::engine::hand_off::{self, HandOffOutcome};
 use crate::engine::release::{self, ReleaseRequest};
-use crate::engine::{release_several, renew_detached};
+use crate::engine::{change_mode, release_several, renew_detached};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::holds::Holds;
 use crate::lease::{Lease, LeaseId, believed_until, check_ttl};
+use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::standing::{LostReason, Released, Resigned, Standing};
 use crate::store::LeaseSpec;
+use crate::unchanged::Unchanged;
 
 pub(crate) struct Hold {
     client: Arc<ClientHandle>,
@@ -269,6 +271,48 @@ impl Hold {
         } else {
             Resigned::AlreadyGone
         })
+    }
+
+    /// Continues the lease in the other mode, if this is its only guard.
+    pub(crate) async fn change_mode(self: Arc<Self>, to: Mode) -> Result<Guard, Unchanged> {
+        let client = Arc::clone(&self.client);
+        if let Err(error) = change_mode::check(&client.core, &self.belief, to) {
+            return Err(Unchanged::held(Guard::new(self), error));
+        }
+        let hold = match Arc::try_unwrap(self) {
+            Ok(hold) => hold,
+            Err(shared) => {
+                let name = &shared.belief.held.name;
+                let text = format!(
+                    "cannot make lock `{name}` {to}: other guards of this process hold it by the same \
+                     lease; release them first"
+                );
+                let error = Error::new(ErrorKind::Mismatch, text);
+                return Err(Unchanged::held(Guard::new(shared), error));
+            }
+        };
+        let pending = client.core.pending.begin();
+        let changing = change_mode::change_mode(hold, to, pending);
+        match client.engine.run(changing).await {
+            Ok(changed) => changed,
+            Err(error) => Err(Unchanged::no_longer_held(error)),
+        }
+    }
+
+    /// The guard of a lease whose mode was not changed. It was not tracked meanwhile.
+    pub(crate) fn go_on(self, error: Error) -> Unchanged {
+        let hold = Arc::new(self);
+        hold.client.core.track(&hold.belief);
+        if let Some(owner) = &hold.owner {
+            owner.add(&hold);
+        }
+        Unchanged::held(Guard::new(hold), error)
+    }
+
+    /// Ends the belief in a lease that the store no longer has. Returns its owner.
+    pub(crate) fn end_without_release(self) -> Option<Arc<Holds>> {
+        self.belief.end();
+        self.owner.clone()
     }
 
     pub(crate) fn detach(self: Arc<Self>) -> Result<Lease> {

@@ -42,6 +42,7 @@ mod standing;
 mod stats;
 mod store;
 mod timings;
+mod unchanged;
 mod url;
 mod waiting_caller;
 
@@ -74,6 +75,7 @@ pub use crate::sharded::Sharded;
 pub use crate::standing::{LostReason, Released, Resigned, Standing};
 pub use crate::stats::StatsSnapshot;
 pub use crate::timings::{Call, CallOutcome, CallTimings, Distribution, TimingsSnapshot};
+pub use crate::unchanged::Unchanged;
 pub use crate::url::masked_url;
 
 pub mod redis {

@@ -73,6 +73,12 @@ bugs! {
     SharedRenewalCreates = "shared-renewal-creates",
     /// readers that are admitted together include a waiter that wants the lock alone
     WriterAdmitted = "writer-admitted",
+    /// a reader holds the lock alone although others share it
+    UpgradeBesideReaders = "upgrade-beside-readers",
+    /// a reader holds the lock alone although a waiter was there before
+    UpgradePastWaiters = "upgrade-past-waiters",
+    /// a lease can be shared although it is gone
+    DowngradeWithoutCompare = "downgrade-without-compare",
     /// a release compares and deletes in two round trips
     ReleaseInTwoSteps = "release-in-two-steps",
     /// the deadline counts from the reply
@@ -251,6 +257,24 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
         "native/release.lua",
         "if found ~= ARGV[1] then",
         "if not found then",
+    ),
+    (
+        Bug::UpgradeBesideReaders,
+        "native/upgrade.lua",
+        "if others > 0 or waiters > 0 then",
+        "if waiters > 0 then",
+    ),
+    (
+        Bug::UpgradePastWaiters,
+        "native/upgrade.lua",
+        "if others > 0 or waiters > 0 then",
+        "if others > 0 then",
+    ),
+    (
+        Bug::DowngradeWithoutCompare,
+        "native/downgrade.lua",
+        "if found ~= ARGV[1] then",
+        "if false then",
     ),
     (
         Bug::WriterStarved,

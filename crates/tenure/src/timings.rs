@@ -167,6 +167,10 @@ words! {
         Renew = "renew",
         /// Adopt a lease.
         Adopt = "adopt",
+        /// Share a lease that was exclusive.
+        Downgrade = "downgrade",
+        /// Make a shared lease exclusive.
+        Upgrade = "upgrade",
         /// Change the value of a leader.
         Proclaim = "proclaim",
         /// Vote, as one of several independent servers.

@@ -61,7 +61,10 @@ async fn sold_after_reading_the_same_stock(counters: &[Counter; 2]) -> u64 {
     }
     let mut sold = 0;
     for deal in deals {
-        sold += u64::from(matches!(deal.close("anna").await.unwrap(), Closed::Sold { .. }));
+        sold += u64::from(matches!(
+            deal.close("anna").await.unwrap(),
+            Closed::Sold { .. }
+        ));
     }
     sold
 }
@@ -79,7 +82,7 @@ async fn sold_at_once(counters: &[Counter; 2]) -> u64 {
 }
 
 fn counter_of(counters: &[Counter; 2], order: u64) -> &Counter {
-    &counters[usize::from(order % 2 == 0)]
+    &counters[usize::from(order.is_multiple_of(2))]
 }
 
 async fn an_item_is_removed_in_any_state(url: &str) {

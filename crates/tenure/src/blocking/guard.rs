@@ -8,11 +8,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::block_on::block_on;
 use super::handle::Handle;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lease::{Fence, Lease, LeaseId};
+use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::standing::{LostReason, Released, Standing};
+use crate::unchanged::Unchanged;
 
 /// A held lock. See [`tenure::Guard`](crate::Guard).
 #[must_use = "if unused, the lock is released at once"]
@@ -83,6 +85,43 @@ impl Guard {
     /// Releases the lock. See [`tenure::Guard::release`](crate::Guard::release).
     pub fn release(self) -> Result<Released> {
         block_on(self.guard.release())
+    }
+
+    /// Whether other leases may hold the lock at the same time.
+    pub fn mode(&self) -> Mode {
+        self.guard.mode()
+    }
+
+    /// Goes on as a reader. See [`tenure::Guard::downgrade`](crate::Guard::downgrade).
+    ///
+    /// # Errors
+    ///
+    /// As for that: the error, and this guard if it still holds the lock.
+    pub fn downgrade(self) -> Result<Self, (Option<Self>, Error)> {
+        Self::changed(block_on(self.guard.downgrade()), &self.handle)
+    }
+
+    /// Goes on as a writer. See [`tenure::Guard::try_upgrade`](crate::Guard::try_upgrade).
+    ///
+    /// # Errors
+    ///
+    /// As for that: the error, and this guard if it still holds the lock.
+    pub fn try_upgrade(self) -> Result<Self, (Option<Self>, Error)> {
+        Self::changed(block_on(self.guard.try_upgrade()), &self.handle)
+    }
+
+    fn changed(
+        changed: Result<crate::Guard, Unchanged>,
+        handle: &Arc<Handle>,
+    ) -> Result<Self, (Option<Self>, Error)> {
+        let of = |guard| Self {
+            guard,
+            handle: Arc::clone(handle),
+        };
+        match changed {
+            Ok(guard) => Ok(of(guard)),
+            Err(Unchanged { guard, error }) => Err((guard.map(of), error)),
+        }
     }
 
     /// Detaches the lease and stops renewing it. See

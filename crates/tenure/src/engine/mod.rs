@@ -18,6 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 pub(crate) mod acquire_several;
 pub(crate) mod adopt;
 pub(crate) mod attempt;
+pub(crate) mod change_mode;
 pub(crate) mod client_record;
 mod current_holder;
 pub(crate) mod detached;

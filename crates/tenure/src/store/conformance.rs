@@ -9,11 +9,11 @@ use proptest::test_runner::{Config, TestRunner};
 use tenure_testkit::{ClockShim, RedisServer};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use super::memory::machine::{Effect, Machine, MachineReply};
+use super::memory::machine::{Effect, Machine, MachineReply, ModeUnchanged};
 use super::redis::RedisStore;
 use super::{
-    AcquireReply, Attempt, Event, LeaseSpec, ReleaseReply, RenewReply, SeveralReply, Store,
-    TurnReply,
+    AcquireReply, Attempt, Event, LeaseSpec, ModeReply, ReleaseReply, RenewReply, SeveralReply,
+    Store, TurnReply,
 };
 use crate::layout::Layout;
 use crate::lease::{ClientId, Fence, LeaseId};
@@ -68,6 +68,12 @@ enum Step {
         from: usize,
         lease: usize,
     },
+    /// Goes on as a lease with the other mode, if only one of the two is shared.
+    ChangeMode {
+        name: usize,
+        from: usize,
+        lease: usize,
+    },
     Look {
         name: usize,
     },
@@ -85,6 +91,10 @@ enum Said {
     Busy(String),
     Yes,
     No(Option<String>),
+    Shared {
+        readers: u64,
+        waiters: u64,
+    },
     Held {
         by: String,
         readers: BTreeSet<LeaseId>,
@@ -94,6 +104,7 @@ enum Said {
 }
 
 struct Both {
+    kind: Leases,
     machine: Machine,
     clock: ClockShim,
     store: Arc<RedisStore>,
@@ -128,7 +139,7 @@ fn redissons_layout_does_what_the_machine_does() {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leases {
     Exclusive,
-    /// Those with an odd number, which have no metadata.
+    /// Those with an odd number.
     HalfShared,
 }
 
@@ -189,6 +200,8 @@ fn step() -> impl Strategy<Value = Step> {
                 let alike = if lease % 2 == from % 2 { lease } else { from };
                 Step::Adopt { name, from, lease: alike }
             }),
+        2 => (name.clone(), lease.clone(), lease.clone())
+            .prop_map(|(name, from, lease)| Step::ChangeMode { name, from, lease }),
         3 => (name.clone(), lease).prop_map(|(name, lease)| Step::Release { name, lease }),
         1 => name.prop_map(|name| Step::Look { name }),
         2 => Just(Step::Age),
@@ -269,6 +282,7 @@ impl Both {
         }
         let client = ClientId::fresh();
         Self {
+            kind: leases,
             machine: Machine::default(),
             clock: clock.clone(),
             store,
@@ -307,6 +321,7 @@ impl Both {
             Step::Renew { name, lease } => self.renew(name, lease).await,
             Step::Release { name, lease } => self.release(name, lease).await,
             Step::Adopt { name, from, lease } => self.adopt(name, from, lease).await,
+            Step::ChangeMode { name, from, lease } => self.change_mode(name, from, lease).await,
             Step::Look { name } => self.inspect(name).await,
             Step::Age => self.age().await,
         }
@@ -328,11 +343,9 @@ impl Both {
 
     async fn acquire(&mut self, name: usize, lease: usize, queue: bool) -> (Said, Said) {
         let meta = BTreeMap::from([("of".to_owned(), lease.to_string())]);
-        let meta = if lease.is_multiple_of(2) {
-            meta
-        } else {
-            BTreeMap::new()
-        };
+        // Where leases change their mode there are none: no lease that has any is changed into.
+        let has_meta = lease.is_multiple_of(2) && self.kind == Leases::Exclusive;
+        let meta = if has_meta { meta } else { BTreeMap::new() };
         let attempt = Attempt {
             held: LeaseSpec {
                 has_meta: !meta.is_empty(),
@@ -424,12 +437,16 @@ impl Both {
     fn attempted(&mut self, name: usize, attempt: &Attempt, asked: AcquireReply) -> (Said, Said) {
         let mut effects = Vec::new();
         let machine = match self.machine.acquire(self.now_us, attempt, &mut effects) {
-            MachineReply::Granted(fence) => self.granted_to(attempt, name, 0, fence.get()),
+            MachineReply::Granted(fence) => {
+                self.granted_as(attempt.held.mode, name, 0, fence.get())
+            }
             MachineReply::Busy { holder, .. } => Said::Busy(shown(&holder)),
         };
         self.expect_offers(effects);
         let redis = match asked {
-            AcquireReply::Granted { fence, .. } => self.granted_to(attempt, name, 1, fence.get()),
+            AcquireReply::Granted { fence, .. } => {
+                self.granted_as(attempt.held.mode, name, 1, fence.get())
+            }
             AcquireReply::Busy(busy) => Said::Busy(shown(&busy.holder)),
             AcquireReply::NotYet(not_yet) => panic!("{}", not_yet.error),
         };
@@ -502,6 +519,32 @@ impl Both {
         (machine, redis)
     }
 
+    async fn change_mode(&mut self, name: usize, from: usize, lease: usize) -> (Said, Said) {
+        let (held, before) = (self.held(name, lease), self.held(name, from));
+        // Only here does a lease wait for a lock that it holds already.
+        let waits = [from, lease].map(|it| self.queued.contains(&(name, it)));
+        if held.mode == before.mode || waits.contains(&true) {
+            return (Said::Free, Said::Free);
+        }
+        let mut effects = Vec::new();
+        let changed = self
+            .machine
+            .change_mode(self.now_us, &before.id, &held, &mut effects);
+        let machine = match changed {
+            Ok(fence) => self.granted_as(held.mode, name, 0, fence.get()),
+            Err(ModeUnchanged::Shared { readers, waiters }) => Said::Shared { readers, waiters },
+            Err(ModeUnchanged::Absent(absent)) => Said::No(absent.taken_by.as_ref().map(shown)),
+        };
+        self.expect_offers(effects);
+        let changed = self.store.change_mode(&before.id, &held, soon()).await;
+        let redis = match changed.unwrap() {
+            ModeReply::Changed { fence, .. } => self.granted_as(held.mode, name, 1, fence.get()),
+            ModeReply::Shared { readers, waiters } => Said::Shared { readers, waiters },
+            ModeReply::NotHeld(absent) => Said::No(absent.taken_by.as_ref().map(shown)),
+        };
+        (machine, redis)
+    }
+
     async fn release(&mut self, name: usize, lease: usize) -> (Said, Said) {
         let held = self.held(name, lease);
         self.queued.remove(&(name, lease));
@@ -537,8 +580,8 @@ impl Both {
     }
 
     /// A reader may have the fence of the grant before.
-    fn granted_to(&mut self, attempt: &Attempt, name: usize, side: usize, fence: u64) -> Said {
-        let is_shared = attempt.held.mode == Mode::Shared;
+    fn granted_as(&mut self, mode: Mode, name: usize, side: usize, fence: u64) -> Said {
+        let is_shared = mode == Mode::Shared;
         if is_shared && self.phases[name][side] == Some(fence) {
             return Said::Joined;
         }

@@ -154,6 +154,18 @@ pub(crate) trait Store: Send + Sync + 'static {
         limit: Moment,
     ) -> BoxFuture<'a, Result<RenewReply, Failure>>;
 
+    /// Continues the lease `from` in the mode and under the id of `lease`, with a full ttl and a new
+    /// fence. A repetition finds its own id.
+    fn change_mode<'a>(
+        &'a self,
+        _from: &'a LeaseId,
+        _lease: &'a LeaseSpec,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<ModeReply, Failure>> {
+        let error = Error::new(ErrorKind::Unsupported, "this store has no shared leases");
+        Box::pin(std::future::ready(Err(Failure::refused(error))))
+    }
+
     /// Checks that the lease still exists, and asks for an event when that changes.
     fn watch<'a>(
         &'a self,
@@ -468,6 +480,21 @@ pub(crate) enum RenewReply {
     NotHeld(NotHeld),
     /// It was renewed, but too few replicas have confirmed it, so it does not count.
     Unconfirmed(Failure),
+}
+
+#[derive(Debug)]
+pub(crate) enum ModeReply {
+    /// Held in the other mode for a full ttl, with this fence.
+    Changed {
+        fence: Fence,
+        sent_at: Moment,
+    },
+    /// So many other readers share the lock, and so many waiters want it. Nothing was changed.
+    Shared {
+        readers: u64,
+        waiters: u64,
+    },
+    NotHeld(NotHeld),
 }
 
 #[derive(Debug)]

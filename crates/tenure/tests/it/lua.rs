@@ -21,6 +21,8 @@ pub const REIGN: &str = script!("reign.lua");
 pub const SHARED_ACQUIRE: &str = script!("native/shared_acquire.lua");
 pub const SHARED_RENEW: &str = script!("native/shared_renew.lua");
 pub const SHARED_ADOPT: &str = script!("native/shared_adopt.lua");
+pub const DOWNGRADE: &str = script!("native/downgrade.lua");
+pub const UPGRADE: &str = script!("native/upgrade.lua");
 
 /// What no span of time looks like.
 const NO_SPANS: [&str; 9] = [

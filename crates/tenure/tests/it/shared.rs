@@ -3,7 +3,9 @@
 use tenure::{ErrorKind, Layout, Mode, Redlock, Tenure};
 use tenure_testkit::{RedisServer, RedlockNodes};
 
-use crate::lua::{SHARED_ACQUIRE, SHARED_ADOPT, SHARED_RENEW, check_bad_numbers};
+use crate::lua::{
+    DOWNGRADE, SHARED_ACQUIRE, SHARED_ADOPT, SHARED_RENEW, UPGRADE, check_bad_numbers,
+};
 use crate::stage::{ms, soon};
 
 const LATEST: &str = "9000000000000000";
@@ -132,11 +134,13 @@ fn h22_scripts_of_readers_check_every_number_before_they_write() {
     let free = ["SET", "other", "1"];
     let acquire = ["me", "30000", LATEST, "1", "queue", ""];
     check_bad_numbers(SHARED_ACQUIRE, &keys, &acquire, &[1, 2], &free);
-    let (keys, shared) = (
-        ["n", "tenure:readers:{n}"],
-        ["SET", "n", "tenure:shared:7", "PX", "60000"],
-    );
+    let shared = ["SET", "n", "tenure:shared:7", "PX", "60000"];
+    let change = ["old", "new", "1000", LATEST, ""];
+    check_bad_numbers(UPGRADE, &keys, &change, &[2, 3], &shared);
+    let with_meta = [&keys[..], &["tenure:meta:{n}"]].concat();
+    let held = ["SET", "n", "old", "PX", "60000"];
+    check_bad_numbers(DOWNGRADE, &with_meta, &change, &[2, 3], &held);
+    let keys = ["n", "tenure:readers:{n}"];
     check_bad_numbers(SHARED_RENEW, &keys, &["me", "1000", "0"], &[1], &shared);
-    let adopt = ["old", "new", "1000", LATEST, ""];
-    check_bad_numbers(SHARED_ADOPT, &keys, &adopt, &[2, 3], &shared);
+    check_bad_numbers(SHARED_ADOPT, &keys, &change, &[2, 3], &shared);
 }

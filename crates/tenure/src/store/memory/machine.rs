@@ -104,6 +104,17 @@ pub(crate) struct Absent {
     pub(crate) taken_by: Option<LeaseId>,
 }
 
+/// Why the mode of a lease was not changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ModeUnchanged {
+    Absent(Absent),
+    /// Other readers share the lock, or waiters want it.
+    Shared {
+        readers: u64,
+        waiters: u64,
+    },
+}
+
 impl Machine {
     pub(crate) fn acquire(
         &mut self,
@@ -210,7 +221,9 @@ impl Machine {
             effects.extend(admitted.into_iter().map(|reader| admission(name, reader)));
             return MachineReply::Granted(fence);
         }
-        self.begin_phase(now_us, name, (id.clone(), end_us), admitted, effects)
+        let reader = (id.clone(), end_us);
+        let fence = self.begin_phase(now_us, name, reader, admitted, effects);
+        MachineReply::Granted(fence)
     }
 
     /// Starts a phase with this reader, and with those at the head of the queue, which have an offer.
@@ -221,7 +234,7 @@ impl Machine {
         reader: (LeaseId, u64),
         admitted: Vec<LeaseId>,
         effects: &mut Vec<Effect>,
-    ) -> MachineReply {
+    ) -> Fence {
         self.locks.remove(name);
         let fence = self.mint(name, now_us, 1);
         let mut readers = BTreeMap::from([reader]);
@@ -233,7 +246,7 @@ impl Machine {
         }
         self.phases.insert(name.clone(), Phase { fence, readers });
         self.tell_observers(name, effects);
-        MachineReply::Granted(fence)
+        fence
     }
 
     /// Acquires all of these locks, or none.
@@ -313,6 +326,82 @@ impl Machine {
         entry.id = lease.id.clone();
         entry.end_us = now_us + micros(lease.ttl);
         self.tell_observers(&lease.name, effects);
+        Ok(())
+    }
+
+    /// Continues the lease `from` in the other mode, under another id and with a new fence.
+    pub(crate) fn change_mode(
+        &mut self,
+        now_us: u64,
+        from: &LeaseId,
+        lease: &LeaseSpec,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Fence, ModeUnchanged> {
+        self.count_call(now_us);
+        let before = LeaseSpec {
+            id: from.clone(),
+            ..lease.clone()
+        };
+        match lease.mode {
+            Mode::Exclusive => self.upgrade(now_us, &before, lease, effects),
+            Mode::Shared => self.downgrade(now_us, &before, lease, effects),
+        }
+    }
+
+    fn downgrade(
+        &mut self,
+        now_us: u64,
+        before: &LeaseSpec,
+        lease: &LeaseSpec,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Fence, ModeUnchanged> {
+        let (name, end_us) = (&lease.name, now_us + micros(lease.ttl));
+        if let Some(phase) = self.phase(name, now_us)
+            && let Some(ends) = phase.readers.get_mut(&lease.id)
+        {
+            *ends = end_us;
+            return Ok(phase.fence);
+        }
+        self.held(before, now_us).map_err(ModeUnchanged::Absent)?;
+        self.watched.remove(name);
+        let admitted = self.readers_first(name);
+        Ok(self.begin_phase(now_us, name, (lease.id.clone(), end_us), admitted, effects))
+    }
+
+    fn upgrade(
+        &mut self,
+        now_us: u64,
+        before: &LeaseSpec,
+        lease: &LeaseSpec,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Fence, ModeUnchanged> {
+        let name = &lease.name;
+        let meta = match self.held(lease, now_us) {
+            Ok(repeated) => Arc::clone(&repeated.meta),
+            Err(_) => self
+                .check_sole_reader(now_us, before)
+                .map(|()| Arc::default())?,
+        };
+        self.phases.remove(name);
+        let entry = Entry {
+            id: lease.id.clone(),
+            end_us: now_us + micros(lease.ttl),
+            meta,
+        };
+        self.locks.insert(name.clone(), entry);
+        self.tell_observers(name, effects);
+        Ok(self.mint(name, now_us, 1))
+    }
+
+    fn check_sole_reader(&mut self, now_us: u64, lease: &LeaseSpec) -> Result<(), ModeUnchanged> {
+        self.shared(lease, now_us).map_err(ModeUnchanged::Absent)?;
+        let phase = self.phase(&lease.name, now_us);
+        let readers = phase.map_or(0, |phase| phase.readers.len() as u64 - 1);
+        let queue = self.queues.get(&lease.name);
+        let waiters = queue.map_or(0, |queue| queue.len() as u64);
+        if readers > 0 || waiters > 0 {
+            return Err(ModeUnchanged::Shared { readers, waiters });
+        }
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use self::machine::{Absent, Effect, Machine, MachineReply};
+use self::machine::{Absent, Effect, Machine, MachineReply, ModeUnchanged};
 use crate::error::{Error, Result};
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
@@ -16,7 +16,7 @@ use crate::name::LockName;
 use crate::pending_work::Pending;
 use crate::store::{
     AcquireReply, Attempt, BoxFuture, Busy, CallerAcquire, Event, Failure, InFlight, InspectResult,
-    LeaseSpec, LockState, NeedsMessages, NotHeld, Proclamation, Record, RecordChange,
+    LeaseSpec, LockState, ModeReply, NeedsMessages, NotHeld, Proclamation, Record, RecordChange,
     RecordWritten, ReleaseReply, RenewReply, SeveralReply, Store, TurnReply, WatchReply,
 };
 
@@ -220,6 +220,29 @@ impl Store for MemoryStore {
         let reply = state.machine.adopt(now_us, from, lease, &mut effects);
         state.publish(effects);
         done(Ok(renewed(reply, sent_at)))
+    }
+
+    fn change_mode<'a>(
+        &'a self,
+        from: &'a LeaseId,
+        lease: &'a LeaseSpec,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<ModeReply, Failure>> {
+        let sent_at = self.clock.now();
+        let mut effects = Vec::new();
+        let mut state = self.state();
+        let now_us = self.now_us();
+        let changed = state.machine.change_mode(now_us, from, lease, &mut effects);
+        state.publish(effects);
+        done(Ok(match changed {
+            Ok(fence) => ModeReply::Changed { fence, sent_at },
+            Err(ModeUnchanged::Shared { readers, waiters }) => {
+                ModeReply::Shared { readers, waiters }
+            }
+            Err(ModeUnchanged::Absent(absent)) => ModeReply::NotHeld(NotHeld {
+                taken_by: absent.taken_by,
+            }),
+        }))
     }
 
     fn watch<'a>(

@@ -21,6 +21,7 @@ mod acquire_several;
 mod adopt;
 mod arguments;
 mod caller_connection;
+mod change_mode;
 mod channels;
 mod client;
 mod client_records;

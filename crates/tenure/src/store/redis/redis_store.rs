@@ -24,8 +24,8 @@ use crate::settings::RESPONSE_TIMEOUT_DEFAULT;
 use crate::stats::Stats;
 use crate::store::{
     AcquireReply, Attempt, BoxFuture, CallerAcquire, Event, Failure, InFlight, InspectResult,
-    LeaseSpec, LockState, NeedsMessages, Proclamation, QueuePosition, QueuedWaiter, Record,
-    RecordChange, RecordWritten, ReleaseReply, RenewReply, SeveralReply, Store, TurnReply,
+    LeaseSpec, LockState, ModeReply, NeedsMessages, Proclamation, QueuePosition, QueuedWaiter,
+    Record, RecordChange, RecordWritten, ReleaseReply, RenewReply, SeveralReply, Store, TurnReply,
     WatchReply,
 };
 use crate::url::{RedisTarget, SentinelTarget};
@@ -243,6 +243,15 @@ impl Store for RedisStore {
         limit: Moment,
     ) -> BoxFuture<'a, Result<RenewReply, Failure>> {
         Box::pin(self.try_adopt(from, lease, limit))
+    }
+
+    fn change_mode<'a>(
+        &'a self,
+        from: &'a LeaseId,
+        lease: &'a LeaseSpec,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<ModeReply, Failure>> {
+        Box::pin(self.try_change_mode(from, lease, limit))
     }
 
     fn watch<'a>(

@@ -64,6 +64,9 @@ pub(super) struct LockScripts {
     pub(super) turn: Script,
     pub(super) look: Script,
     pub(super) proclaim: Script,
+    /// Native in every layout, as shared leases are.
+    pub(super) downgrade: Script,
+    pub(super) upgrade: Script,
 }
 
 /// The scripts of leases of one mode.
@@ -105,6 +108,8 @@ impl LockScripts {
             turn: sharded(&self.turn),
             look: self.look.clone(),
             proclaim: self.proclaim.clone(),
+            downgrade: sharded(&self.downgrade),
+            upgrade: self.upgrade.clone(),
         }
     }
 }
@@ -136,6 +141,8 @@ macro_rules! lock_scripts {
             turn: script!($folder, "/turn.lua"),
             look: script!($folder, "/look.lua"),
             proclaim: script_of_layout!($folder, "proclaim.lua"),
+            downgrade: script!("native/downgrade.lua"),
+            upgrade: script!("native/upgrade.lua"),
         })
     };
 }
@@ -201,7 +208,7 @@ impl RedlockScripts {
 }
 
 /// All scripts that a client may send, with their files.
-pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 19] {
+pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 21] {
     let LockScripts {
         exclusive, shared, ..
     } = scripts;
@@ -217,6 +224,8 @@ pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 19] {
         ("turn.lua", &scripts.turn),
         ("look.lua", &scripts.look),
         ("proclaim.lua", &scripts.proclaim),
+        ("downgrade.lua", &scripts.downgrade),
+        ("upgrade.lua", &scripts.upgrade),
         ("record.lua", &RECORD),
         ("clients.lua", &CLIENTS),
         ("reign.lua", &REIGN),

@@ -2,6 +2,8 @@
 
 /// Drops, renewals, reentrancy.
 mod lifecycle;
+/// Leases that change their mode.
+mod mode_change;
 /// A client in a process of its own, to be paused.
 pub mod program;
 /// Lost replies, retries, cancellation.

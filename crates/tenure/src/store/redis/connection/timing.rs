@@ -99,6 +99,8 @@ fn call_of_file(file: &str) -> Call {
         "turn.lua" => Call::Turn,
         "renew.lua" | "renew_all.lua" => Call::Renew,
         "adopt.lua" => Call::Adopt,
+        "downgrade.lua" => Call::Downgrade,
+        "upgrade.lua" => Call::Upgrade,
         "look.lua" => Call::Look,
         "proclaim.lua" => Call::Proclaim,
         "record.lua" => Call::Record,
