@@ -109,7 +109,7 @@ impl LockScripts {
             look: self.look.clone(),
             proclaim: self.proclaim.clone(),
             downgrade: sharded(&self.downgrade),
-            upgrade: self.upgrade.clone(),
+            upgrade: sharded(&self.upgrade),
         }
     }
 }
@@ -316,6 +316,8 @@ mod tests {
                     "turn.lua",
                     "shared_acquire.lua",
                     "shared_release.lua",
+                    "downgrade.lua",
+                    "upgrade.lua",
                 ];
                 let publishes = script.code().contains("'SPUBLISH'");
                 assert_eq!(publishes, speaks.contains(&file), "{file}");
