@@ -391,6 +391,7 @@ impl Belief {
             id: self.held.id.clone(),
             fence: self.fence,
             ttl: self.held.ttl,
+            replicas: self.held.replicas,
             deadline: Some(self.deadline()),
         }
     }

@@ -374,13 +374,15 @@ pub struct Lease {
     pub(crate) id: LeaseId,
     pub(crate) fence: Fence,
     pub(crate) ttl: Duration,
+    pub(crate) replicas: u32,
     /// Not part of the text: moments mean nothing to another machine.
     pub(crate) deadline: Option<Moment>,
 }
 
 impl Lease {
     /// A lease from its parts, for programs that store them in columns, in JSON or in variables.
-    /// Its ttl is the one of the grant.
+    /// Its ttl is the one of the grant. For a lock that replicas confirm, add
+    /// [`with_replicas`](Self::with_replicas).
     ///
     /// # Errors
     ///
@@ -396,8 +398,15 @@ impl Lease {
             ttl: check_ttl("the ttl of a lease", ttl)?,
             id,
             fence,
+            replicas: 0,
             deadline: None,
         })
+    }
+
+    /// The same lease, with the number of [replicas](crate::Lock::replicas) that must confirm it: each
+    /// renewal, and the guard that adopts it.
+    pub fn with_replicas(self, replicas: u32) -> Self {
+        Self { replicas, ..self }
     }
 
     /// The name of the lock.
@@ -420,6 +429,12 @@ impl Lease {
         self.ttl
     }
 
+    /// How many replicas must confirm it, as its [lock](crate::Lock::replicas) demanded. A client that
+    /// demands more for all its locks demands more for this one.
+    pub fn replicas(&self) -> u32 {
+        self.replicas
+    }
+
     /// Until when the lease can be relied on, as it was when it was detached. `None` for a lease that
     /// was read from text or built from its parts. [`Locks::renew`](crate::Locks::renew) returns a
     /// later one.
@@ -431,8 +446,8 @@ impl Lease {
 /// Whether both are the same lease of the same grant; deadlines are not compared.
 impl PartialEq for Lease {
     fn eq(&self, other: &Self) -> bool {
-        let parts = |it: &Self| (it.name.clone(), it.id.clone(), it.fence, it.ttl);
-        parts(self) == parts(other)
+        let numbers = |it: &Self| (it.fence, it.ttl, it.replicas);
+        self.name == other.name && self.id == other.id && numbers(self) == numbers(other)
     }
 }
 
@@ -445,9 +460,16 @@ impl fmt::Display for Lease {
             id,
             fence,
             ttl,
+            replicas,
             deadline: _,
         } = self;
-        write!(f, "{fence} {} {id} {name}", ttl.as_millis())
+        write!(f, "{fence} {}", ttl.as_millis())?;
+        if *replicas > 0 {
+            // A reader that does not know it refuses the text. Without it, renewals would count that
+            // no replica has.
+            write!(f, "+{replicas}")?;
+        }
+        write!(f, " {id} {name}")
     }
 }
 
@@ -459,17 +481,22 @@ impl FromStr for Lease {
             Error::new(
                 ErrorKind::InvalidSetting,
                 format!(
-                    "cannot read `{text}` as a lease: expected `<fence> <ttl in ms> <id> <name>`, \
-                     as a lease prints itself"
+                    "cannot read `{text}` as a lease: expected `<fence> <ttl in ms>[+<replicas>] <id> \
+                     <name>`, as a lease prints itself"
                 ),
             )
         };
         let mut parts = text.splitn(4, ' ');
         let mut next = || parts.next().filter(|part| !part.is_empty());
         let fence = next().and_then(|part| part.parse().ok());
-        let ttl_ms = next().and_then(|part| part.parse().ok());
+        let ttl_and_replicas = next().map(|part| part.split_once('+').unwrap_or((part, "0")));
+        let (ttl_ms, replicas) = ttl_and_replicas.unwrap_or_default();
+        let (ttl_ms, replicas) = (ttl_ms.parse().ok(), replicas.parse().ok());
         let (id, name) = (next(), next());
-        let (Some(fence), Some(ttl_ms), Some(id), Some(name)) = (fence, ttl_ms, id, name) else {
+        let (Some(fence), Some(ttl_ms), Some(replicas)) = (fence, ttl_ms, replicas) else {
+            return Err(malformed());
+        };
+        let (Some(id), Some(name)) = (id, name) else {
             return Err(malformed());
         };
         Ok(Self {
@@ -477,6 +504,7 @@ impl FromStr for Lease {
             id: LeaseId::new(id),
             fence: Fence(fence),
             ttl: check_ttl("the ttl of a lease", Duration::from_millis(ttl_ms))?,
+            replicas,
             deadline: None,
         })
     }
@@ -551,9 +579,14 @@ mod tests {
             id: LeaseId::fresh(Layout::Native, &client, 7, Duration::from_secs(30)),
             fence: Fence(42),
             ttl: Duration::from_secs(30),
+            replicas: 0,
             deadline: None,
         };
         assert_eq!(lease.to_string().parse::<Lease>().unwrap(), lease);
+        let confirmed = lease.clone().with_replicas(2);
+        assert_ne!(confirmed, lease);
+        assert_eq!(confirmed.to_string().parse::<Lease>().unwrap(), confirmed);
+        assert!("1 30000+two an-id a-name".parse::<Lease>().is_err());
         assert_eq!(lease.id.client(), Some(client));
         assert_eq!(lease.id.ttl(), Some(Duration::from_secs(30)));
         assert!("1 2 three".parse::<Lease>().is_err());

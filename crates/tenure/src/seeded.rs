@@ -155,6 +155,8 @@ bugs! {
     InnerReleaseFrees = "inner-release-frees",
     /// a lease can be adopted twice
     AdoptWithoutCompare = "adopt-without-compare",
+    /// a detached lease is renewed without the replicas that confirmed it
+    DetachedWithoutReplicas = "detached-without-replicas",
     /// a lock has no end
     LockWithoutExpiry = "lock-without-expiry",
     /// a ttl of nothing is sent to the server

@@ -7,7 +7,9 @@ use tokio::runtime::Handle;
 
 use crate::error::{Error, Result};
 use crate::layout::Layout;
+use crate::lease::Lease;
 use crate::mode::Mode;
+use crate::seeded::{Bug, bug};
 use crate::sharded::Sharded;
 
 /// The default lease duration without renewal.
@@ -97,6 +99,22 @@ impl Settings {
             replicas,
             cause,
         ))
+    }
+
+    /// How many replicas must confirm a detached lease: as many as when it was granted, or more if this
+    /// client demands more for all its locks.
+    ///
+    /// # Errors
+    ///
+    /// If this store has no replicas.
+    pub(crate) fn replicas_of(&self, lease: &Lease) -> Result<u32> {
+        let replicas = if bug(Bug::DetachedWithoutReplicas) {
+            self.replicas
+        } else {
+            lease.replicas.max(self.replicas)
+        };
+        self.check_replicas(replicas)?;
+        Ok(replicas)
     }
 
     /// # Errors

@@ -30,7 +30,7 @@ pub(crate) async fn adopt(
     };
     let id = fresh(core.settings.layout, &core.id, number, lease.ttl);
     let held = LeaseSpec {
-        replicas: core.settings.replicas,
+        replicas: core.settings.replicas_of(&lease)?,
         ..LeaseSpec::new(lease.name.clone(), id, lease.ttl)
     };
     let mut in_flight = None;

@@ -127,6 +127,7 @@ mod tests {
             id: LeaseId::new(format!("lease {number}")),
             fence: Fence::new(number),
             ttl: Duration::from_secs(10),
+            replicas: 0,
             deadline: None,
         }
     }

@@ -13,7 +13,7 @@ use crate::store::{Failure, LeaseSpec, RenewReply};
 /// Retries until there is a useful reply or no time left. Repeating is harmless.
 pub(crate) async fn renew(core: &Core, lease: Lease, ttl: Duration) -> Result<Moment> {
     let held = LeaseSpec {
-        replicas: core.settings.replicas,
+        replicas: core.settings.replicas_of(&lease)?,
         ..LeaseSpec::new(lease.name.clone(), lease.id.clone(), ttl)
     };
     let until = extend(core, &held).await?;

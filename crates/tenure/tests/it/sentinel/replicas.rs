@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use tenure::{Advice, ErrorKind, Guard, Released, Standing, Tenure};
+use tenure::{Advice, ErrorKind, Guard, Lease, Released, Standing, Tenure};
 use tenure_testkit::{Proxy, RedisServer, Sentinels};
 
 use super::{FAILOVER_LIMIT, TTL, client, fragile, kill_unheard, meanwhile};
@@ -114,6 +114,34 @@ async fn h52_what_another_connection_wrote_is_not_confirmed() {
     let error = refused(tenure.lock("n").replicas(1).try_acquire().await);
     check_error(&error, ErrorKind::NotReplicated, &["needs `1`", "only `0`"]);
     check_nothing_left(&master, "n");
+}
+
+/// A lease that goes to another process as text is renewed and adopted by a client that demands no
+/// replicas of its own.
+#[tenure_testkit::test(flavor = "multi_thread")]
+async fn a_detached_lease_needs_its_replicas_still() {
+    let (master, link, _replica) = pair();
+    let holder = Tenure::connect(master.url()).await.unwrap();
+    let builder = Tenure::builder(master.url()).unreachable_after(ms(300));
+    let other = builder.connect().await.unwrap();
+    let lock = holder.lock("n").ttl(TTL).replicas(1);
+    let lease = lock.acquire().await.unwrap().detach().unwrap();
+    assert_eq!(lease.replicas(), 1);
+    let lease: Lease = lease.to_string().parse().unwrap();
+    link.black_hole();
+    let needs = &["needs `1`", "only `0`"];
+    check_refused(
+        other.renew(&lease, TTL).await,
+        ErrorKind::NotReplicated,
+        needs,
+    );
+    link.heal();
+    let guard = other.adopt(&lease).await.unwrap();
+    link.black_hole();
+    assert!(soon(async || guard.standing() == Standing::Suspect).await);
+    let parts = Lease::from_parts("n", guard.lease_id().clone(), guard.fence()).unwrap();
+    let parts = parts.with_replicas(1);
+    check_refused(other.adopt(&parts).await, ErrorKind::NotReplicated, needs);
 }
 
 /// The connection breaks between the grant and the replicas' word: whether it counts is unknown,
