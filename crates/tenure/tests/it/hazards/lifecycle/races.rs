@@ -50,7 +50,8 @@ async fn h43_a_renewal_never_brings_a_released_lock_back() {
     check_nothing_left(&server, "race");
     let stats = tenure.stats();
     assert!(stats.lost <= stalls, "{stalls} stalls, {stats:?}");
-    assert_eq!(stats.renewals_failed, 0, "{stats:?}");
+    // A renewal that is sent when its lease ends finds no time for a reply.
+    assert!(stats.renewals_failed == 0 || stalls > 0, "{stats:?}");
     // Some renewals were sent, some were not: the tick was really met.
     assert!(stats.renewed > 0, "{stats:?}");
     assert!(stats.renewed < RACERS * ROUNDS, "{stats:?}");
