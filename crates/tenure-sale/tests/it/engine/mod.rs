@@ -12,6 +12,8 @@ mod dead;
 mod events;
 /// Sentinel and Cluster: servers replaced by others that know less.
 mod failover;
+/// The gate's server has no memory left.
+mod full;
 /// The gate's server restarts, with and without what it knew.
 mod gate_away;
 /// Items spread over the nodes of a cluster.

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- acknowledge.lua: remove entries from the queue for good, in one atomic step.
 --
 -- KEYS  1 orders

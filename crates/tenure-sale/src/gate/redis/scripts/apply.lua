@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- apply.lua: apply changes of the ledger to the gate, in one atomic step. They take effect once:
 -- the number of the last change is compared and set.
 --

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- bury.lua: move an entry from the queue to the dead letters, in one atomic step.
 --
 -- KEYS  1 orders   2 dead

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- claim.lua: deliver entries that another consumer has had for too long, in one atomic step.
 --
 -- KEYS  1 orders

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- conclude.lua: delete the record of a move whose units have arrived, in one atomic step.
 --
 -- KEYS  1 gate

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- forget.lua: remove a closed item with nothing left to do, in one atomic step.
 --
 -- KEYS  1 gate   2 buyers   3 answers   4 orders   5 dead

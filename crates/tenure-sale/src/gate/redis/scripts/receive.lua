@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- receive.lua: add units to a shelf that come from another one, in one atomic step. It takes effect
 -- once: the move numbers of a giver increase, and the last received one is stored.
 --

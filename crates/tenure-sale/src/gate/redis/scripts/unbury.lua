@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- unbury.lua: remove a dead letter for good, in one atomic step.
 --
 -- KEYS  1 dead
