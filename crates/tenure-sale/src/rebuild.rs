@@ -145,6 +145,11 @@ async fn load_once(core: &Core, item: &str, guard: &Guard, strictly: bool) -> Re
         let message = format!("cannot load the gate with `{item}`: it is a draft, open it first");
         return Err(Error::new(ErrorKind::Conflict, message));
     }
+    if let Some(standing) = gate.standing(item).await?
+        && !standing.foreign.is_empty()
+    {
+        warn!(item, keys = ?standing.foreign, "keys of the gate hold something else: they are deleted");
+    }
     // Under the next epoch, unless another rebuild gets in first.
     if !gate
         .begin_load(item, known.epoch + 1, fence, known.spread)

@@ -56,6 +56,8 @@ pub struct Report {
     pub held: u64,
     /// The shelves, if the item is spread over several.
     pub shelves: Vec<ShelfStanding>,
+    /// Keys at the gate that hold something else than what it writes there.
+    pub foreign: Vec<String>,
     /// The epoch of the gate.
     pub gate_epoch: u64,
     /// The last change that the gate applied.
@@ -90,6 +92,9 @@ impl Report {
 
     /// Whether the gate sells what the ledger has.
     pub(crate) fn gate_agrees(&self) -> bool {
+        if !self.foreign.is_empty() {
+            return false;
+        }
         match self.item.state {
             // Not at the gate, or already removed from it.
             ItemState::Draft => true,
@@ -194,6 +199,7 @@ impl Report {
             queued_units: gate.and_then(|gate| gate.queued_units),
             pending,
             dead: number(|gate| gate.dead),
+            foreign: gate.map_or_else(Vec::new, |gate| gate.foreign.clone()),
             held,
             gate_epoch: number(|gate| gate.epoch),
             gate_change,
@@ -234,6 +240,9 @@ impl fmt::Display for Report {
             )?;
         }
         writeln!(f, "dead        {:>12}", self.dead)?;
+        for key in &self.foreign {
+            writeln!(f, "foreign     `{key}`")?;
+        }
         writeln!(
             f,
             "epoch       {:>12}  at the gate {}",

@@ -45,6 +45,12 @@ impl Verdict {
                 if drift > 0 { "fewer" } else { "more" }
             ));
         }
+        for key in &report.foreign {
+            broken.push(format!(
+                "key `{key}` holds something else than what the gate writes there: a repair deletes \
+                 it and loads the item again"
+            ));
+        }
         let drifts = report.drift().is_some_and(|drift| drift != 0);
         if !report.gate_agrees() && !drifts && report.drifting().next().is_none() {
             broken.push("the gate does not sell what this ledger has: rebuild it".to_owned());

@@ -173,7 +173,8 @@ impl Gate {
 
     /// Begins to load an item onto this many shelves: nothing is sold until
     /// [`finish_load`](Self::finish_load). The queue is not touched; remembered data about buyers
-    /// is dropped. `false`: a load with a greater fence or epoch came first, or one with this epoch
+    /// is dropped, and keys that hold something else than what the gate writes there are deleted.
+    /// `false`: a load with a greater fence or epoch came first, or one with this epoch
     /// is done.
     pub async fn begin_load(
         &self,

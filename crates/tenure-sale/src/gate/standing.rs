@@ -5,11 +5,12 @@ use crate::item::ItemState;
 /// The gate's state of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Whether the server is the one that was loaded, so that orders may be accepted.
+    /// Whether the server is the one that was loaded and has all keys of the item, so that orders
+    /// may be accepted.
     pub current: bool,
     /// The state of the item; `None` while it is being rebuilt.
     pub state: Option<ItemState>,
-    /// The epoch of the load.
+    /// The epoch of the load; zero if it cannot be read.
     pub epoch: u64,
     /// Units left; `None` if unlimited. For a spread item: on all shelves, each read at a different
     /// moment.
@@ -30,6 +31,9 @@ pub struct Standing {
     pub dead: u64,
     /// The shelves that know the item, if it is spread; empty otherwise.
     pub shelves: Vec<ShelfStanding>,
+    /// Keys of the item that hold something else than what the gate writes there. A rebuild deletes
+    /// them.
+    pub foreign: Vec<String>,
 }
 
 /// The state of one shelf of a spread item.
@@ -38,7 +42,7 @@ pub struct Standing {
 pub struct ShelfStanding {
     /// Its index, starting at zero.
     pub nth: u64,
-    /// Whether its server is the one that was loaded.
+    /// Whether its server is the one that was loaded, and has all its keys.
     pub current: bool,
     /// The state of the item here; `None` while it is being rebuilt.
     pub state: Option<ItemState>,

@@ -172,6 +172,11 @@ impl Ledger {
         orders::of_item(&self.books, item, state, count).await
     }
 
+    /// The dead orders of an item, oldest first, with the reasons.
+    pub async fn dead_orders(&self, item: &str, count: usize) -> Result<Vec<(Order, String)>> {
+        orders::dead(&self.books, item, count).await
+    }
+
     /// Reserved → paid.
     pub async fn pay(&self, order: &OrderId) -> Result<Moved> {
         self.make(order, Target::Paid).await

@@ -39,6 +39,12 @@ const OF_ITEM: Sql = Sql::same(concat!(
     " FROM sale_orders WHERE item = $1 AND ($2 = '' OR state = $2) \
      ORDER BY epoch DESC, number DESC LIMIT $3"
 ));
+/// In the order in which they were accepted.
+const DEAD: Sql = Sql::same(concat!(
+    "SELECT ",
+    columns!(),
+    ", note FROM sale_orders WHERE item = $1 AND state = 'dead' ORDER BY epoch, number LIMIT $2"
+));
 const COUNTS: Sql = Sql::same(
     "SELECT state, count(*), CAST(sum(units) AS BIGINT) FROM sale_orders WHERE item = $1 GROUP BY state",
 );
@@ -113,6 +119,22 @@ pub(super) async fn of_item(
         Param::Int(limit(count)),
     ];
     orders(books, &doing, OF_ITEM, &params).await
+}
+
+/// Dead orders, with the reasons.
+pub(super) async fn dead(books: &Books, item: &str, count: usize) -> Result<Vec<(Order, String)>> {
+    if item_name(item).is_err() {
+        return Ok(Vec::new());
+    }
+    let doing = format!("read the dead orders of item `{item}` from the ledger");
+    let params = [Param::Text(item), Param::Int(limit(count))];
+    let rows = books.rows(&doing, DEAD, &params).await?;
+    let dead = rows.iter().map(|row| {
+        let note: Option<String> = row.get(10)?;
+        Ok((order_row(row)?.order, note.unwrap_or_default()))
+    });
+    let dead: Result<Vec<_>, sqlx::Error> = dead.collect();
+    dead.map_err(|error| Fault::Sql(error).told(&doing))
 }
 
 pub(super) async fn counts(books: &Books, item: &str) -> Result<Vec<Count>> {

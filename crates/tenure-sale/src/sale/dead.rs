@@ -1,5 +1,7 @@
 //! Dead letters: entries that the ledger did not accept, and what to do about them.
 
+use std::collections::HashSet;
+
 use super::Sale;
 use super::orders::no_order;
 use crate::entry::{Entry, Wanted};
@@ -23,11 +25,19 @@ pub struct DeadLetter {
 }
 
 impl Sale {
-    /// The dead letters of an item, oldest first, at most `count`.
+    /// The dead letters of an item, oldest first, at most `count`. After those of the gate come
+    /// orders that are dead in the ledger and whose letter the gate has lost.
     pub async fn dead_letters(&self, item: &str, count: usize) -> Result<Vec<DeadLetter>> {
-        let dead = self.core().gate.dead(item, count).await?;
+        let core = self.core();
+        let dead = core.gate.dead(item, count).await?;
         let letter = |(entry, reason)| DeadLetter { entry, reason };
-        Ok(dead.into_iter().map(letter).collect())
+        let mut letters: Vec<DeadLetter> = dead.into_iter().map(letter).collect();
+        let known: HashSet<OrderId> = letters.iter().map(|it| it.entry.id.clone()).collect();
+        let in_ledger = core.ledger.dead_orders(item, count).await?.into_iter();
+        let lost = in_ledger.filter(|(order, _)| !known.contains(&order.id));
+        letters.extend(lost.map(|(order, reason)| letter((entry_of(order), reason))));
+        letters.truncate(count);
+        Ok(letters)
     }
 
     /// Retries a dead letter, after the cause was fixed. Returns the resulting order.
@@ -73,9 +83,16 @@ impl Sale {
     }
 
     async fn dead_letter(&self, id: &OrderId) -> Result<DeadLetter> {
-        let dead = self.dead_letters(id.item(), LOOK_MAX).await?;
-        let found = dead.into_iter().find(|letter| letter.entry.id == *id);
-        found.ok_or_else(|| no_order(id))
+        let core = self.core();
+        let dead = core.gate.dead(id.item(), LOOK_MAX).await?;
+        if let Some((entry, reason)) = dead.into_iter().find(|(entry, _)| entry.id == *id) {
+            return Ok(DeadLetter { entry, reason });
+        }
+        let order = core.ledger.order(id).await?;
+        let dead = order.filter(|order| order.state == OrderState::Dead);
+        let entry = entry_of(dead.ok_or_else(|| no_order(id))?);
+        let reason = "its letter is gone from the gate".to_owned();
+        Ok(DeadLetter { entry, reason })
     }
 
     /// The row of an entry: not of another order under the same id.
@@ -117,5 +134,19 @@ impl Sale {
         };
         let message = format!("the ledger still does not accept `{}`: {cause}", entry.id);
         Err(Error::new(ErrorKind::Conflict, message))
+    }
+}
+
+/// The entry that an order came from.
+fn entry_of(order: Order) -> Entry {
+    Entry {
+        id: order.id,
+        what: Ok(Wanted::Order {
+            buyer: order.buyer,
+            request: order.request,
+            units: order.units,
+        }),
+        accepted_at: order.accepted_at,
+        deliveries: 0,
     }
 }

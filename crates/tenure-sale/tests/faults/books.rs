@@ -98,6 +98,8 @@ fn shelves(gate: &mut RespClient, item: &str) -> Vec<String> {
 fn quotas_at(gate: &mut RespClient, key: &str) -> BTreeMap<String, u64> {
     let reply = gate.command(&["HGETALL", key]);
     let pairs = reply.array().chunks_exact(2);
+    // One field is the mark of the hash: no buyer is named by a line feed.
+    let pairs = pairs.filter(|pair| pair[0].text() != "\n");
     pairs
         .map(|pair| (pair[0].text().to_owned(), pair[1].int().unsigned_abs()))
         .collect()

@@ -92,6 +92,7 @@ impl MemoryGate {
                 dead: known.dead.len() as u64,
                 moving: 0,
                 shelves: Vec::new(),
+                foreign: Vec::new(),
             })
         });
         Ok(standing)

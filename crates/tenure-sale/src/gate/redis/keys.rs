@@ -37,6 +37,17 @@ impl Keys {
             dead: key("dead"),
         }
     }
+
+    /// All of them, as scripts take them that look at the whole item.
+    pub(super) fn all(&self) -> [&String; 5] {
+        [
+            &self.gate,
+            &self.buyers,
+            &self.answers,
+            &self.orders,
+            &self.dead,
+        ]
+    }
 }
 
 /// The hash tag of a shelf. The first one has the item's name, as if there were no others. The

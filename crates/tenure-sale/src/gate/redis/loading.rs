@@ -31,8 +31,7 @@ impl RedisGate {
     }
 
     async fn begin_at(&self, shelf: &Shelf, epoch: u64, fence: Fence) -> Result<bool> {
-        let (item, keys) = (shelf.item.as_str(), &shelf.keys);
-        let keys = [&keys.gate, &keys.buyers, &keys.answers, &keys.orders];
+        let (item, keys) = (shelf.item.as_str(), shelf.keys.all());
         let arguments = [epoch, fence.get(), shelf.place.of].map(|number| number.to_string());
         let reply = self
             .script(item, &script::BEGIN_LOAD, &keys, &arguments)
@@ -127,14 +126,7 @@ impl RedisGate {
             return Ok(false);
         }
         for shelf in shelves.all().iter().rev() {
-            let keys = &shelf.keys;
-            let keys = [
-                &keys.gate,
-                &keys.buyers,
-                &keys.answers,
-                &keys.orders,
-                &keys.dead,
-            ];
+            let keys = shelf.keys.all();
             if !self.yes(item, &script::FORGET, &keys, NONE).await? {
                 return Ok(false);
             }

@@ -48,7 +48,9 @@ parts![
     "server.lua",
     "now.lua",
     "order_of.lua",
-    "dead_of.lua"
+    "dead_of.lua",
+    "marks.lua",
+    "types.lua"
 ];
 
 /// Inserts the shared parts where a script includes them. Redis requires the `#!lua` line first, so

@@ -14,7 +14,9 @@ use crate::order::OrderId;
 pub(super) struct Look {
     pub(super) shelf: ShelfStanding,
     /// The number of shelves of the item, according to this one.
-    spread: u64,
+    spread: Option<u64>,
+    /// Keys that hold something else than what the gate writes there.
+    foreign: Vec<String>,
     /// The units that have arrived since it was loaded: its stock only grows by these.
     pub(super) came: Option<u64>,
     /// The units that it gave to another shelf, if that move is not concluded.
@@ -34,20 +36,25 @@ impl RedisGate {
         let mut shelves = self.spreads.known_or_one(item);
         let mut looks = self.look(&shelves).await?;
         if let Some(Some(first)) = looks.first()
-            && first.spread != shelves.spread()
+            && let Some(spread) = first.spread.filter(|spread| *spread != shelves.spread())
         {
-            shelves = self.spreads.learn(item, first.spread);
+            shelves = self.spreads.learn(item, spread);
             looks = self.look(&shelves).await?;
         }
         if looks.iter().all(Option::is_none) {
             return Ok(None);
         }
-        if !shelves.is_spread() {
-            let shelf = looks.into_iter().flatten().next().map(|look| look.shelf);
-            return Ok(shelf.map(|shelf| plain(&shelf)));
-        }
-        let known = looks.into_iter().flatten().map(|look| look.shelf).collect();
-        Ok(Some(together(known, shelves.spread())))
+        let known = looks.into_iter().flatten();
+        let (known, foreign): (Vec<_>, Vec<_>) =
+            known.map(|look| (look.shelf, look.foreign)).unzip();
+        let standing = match &known[..] {
+            [only] if !shelves.is_spread() => plain(only),
+            _ => together(known, shelves.spread()),
+        };
+        Ok(Some(Standing {
+            foreign: foreign.concat(),
+            ..standing
+        }))
     }
 
     pub(in crate::gate) async fn sells(&self, order: &OrderId) -> Result<bool> {
@@ -55,9 +62,12 @@ impl RedisGate {
         let Some(look) = self.look_at(shelves.of_order(order)).await? else {
             return Ok(false);
         };
-        if look.spread != shelves.spread() {
+        let Some(spread) = look.spread else {
+            return Ok(false);
+        };
+        if spread != shelves.spread() {
             // It was another shelf.
-            self.spreads.learn(order.item(), look.spread);
+            self.spreads.learn(order.item(), spread);
             return Ok(false);
         }
         let shelf = look.shelf;
@@ -74,9 +84,10 @@ impl RedisGate {
     }
 
     async fn look_at(&self, shelf: &Shelf) -> Result<Option<Look>> {
-        let keys = [&shelf.keys.gate, &shelf.keys.orders, &shelf.keys.dead];
         let item = shelf.item.as_str();
-        let reply = self.script(item, &script::STANDING, &keys, NONE).await?;
+        let reply = self
+            .script(item, &script::STANDING, &shelf.keys.all(), NONE)
+            .await?;
         if reply.is_nil() {
             return Ok(None);
         }
@@ -100,6 +111,7 @@ fn plain(shelf: &ShelfStanding) -> Standing {
         pending: shelf.pending,
         dead: shelf.dead,
         shelves: Vec::new(),
+        foreign: Vec::new(),
     }
 }
 
@@ -126,6 +138,7 @@ fn together(shelves: Vec<ShelfStanding>, spread: u64) -> Standing {
         pending: sum(|shelf| shelf.pending),
         dead: sum(|shelf| shelf.dead),
         shelves,
+        foreign: Vec::new(),
     }
 }
 
@@ -144,7 +157,7 @@ fn read(shelf: &Shelf, parts: &[Value]) -> Option<Look> {
     else {
         return None;
     };
-    let [spread, came, gone, given] = rest else {
+    let [spread, came, gone, given, foreign] = rest else {
         return None;
     };
     let number = |value: &Value| u64::try_from(value.as_int()?).ok();
@@ -175,10 +188,21 @@ fn read(shelf: &Shelf, parts: &[Value]) -> Option<Look> {
             pending: number(pending)?,
             dead: number(dead)?,
         },
-        spread: number(spread)?,
+        spread: maybe(spread)?,
+        foreign: read_foreign(shelf, foreign.as_str()?)?,
         came,
         given,
     })
+}
+
+/// The keys with these indexes, which start at one.
+fn read_foreign(shelf: &Shelf, indexes: &str) -> Option<Vec<String>> {
+    let keys = shelf.keys.all();
+    let key = |index: &str| {
+        let nth = index.parse::<usize>().ok()?.checked_sub(1)?;
+        Some((*keys.get(nth)?).clone())
+    };
+    indexes.split_whitespace().map(key).collect()
 }
 
 fn read_given(text: &str) -> Option<Given> {

@@ -91,7 +91,7 @@ async fn an_entry_that_nobody_can_read_is_buried_and_discarded(stage: Stage) {
 }
 
 /// Three orders, one of which the ledger cannot write, with a consumer at work.
-async fn poisoned(stage: &Stage) -> (Sale, OrderId) {
+pub(super) async fn poisoned(stage: &Stage) -> (Sale, OrderId) {
     let sale = stage.open().await;
     on_sale(&sale, 10).await;
     stage.sql(
@@ -108,11 +108,11 @@ async fn poisoned(stage: &Stage) -> (Sale, OrderId) {
     (sale, order)
 }
 
-fn cure(stage: &Stage) {
+pub(super) fn cure(stage: &Stage) {
     stage.sql("DROP TRIGGER poison");
 }
 
-async fn one_is_buried(sale: &Sale) -> Entry {
+pub(super) async fn one_is_buried(sale: &Sale) -> Entry {
     until("an entry is buried", async || {
         let dead = sale.dead_letters("i", 10).await.unwrap();
         dead.len() == 1

@@ -336,7 +336,7 @@ async fn an_order_is_looked_for_on_its_own_shelf() {
     // That one never was is said by the shelf where it would be.
     let never = |number| OrderId::from_str(&format!("i.{}.{number}", orders[0].epoch())).unwrap();
     fails(sale.order(&never(4_001)).await, ErrorKind::NoOrder);
-    fails(sale.order(&never(4_000)).await, ErrorKind::Store);
+    fails(sale.order(&never(4_000)).await, ErrorKind::Stale);
 }
 
 /// The workers of all shelves want the same row: one of them waits for it, and the others for that one.

@@ -18,6 +18,8 @@ mod full;
 mod gate_away;
 /// Items spread over the nodes of a cluster.
 mod hot;
+/// Keys of an item that are deleted, overwritten or emptied.
+mod keys;
 /// Payments that come late.
 mod late;
 /// The ledger is away.

@@ -166,6 +166,8 @@ async fn a_queue_that_refuses_in_the_middle_leaves_no_half_order() {
     assert_eq!(orders, 7);
     let standing = stage.gate.standing(&stage.item).await.unwrap().unwrap();
     assert_eq!((standing.queued, standing.left), (7, Some(93)));
+    // Without the mark.
+    redis.command(&["HDEL", &stage.key("buyers"), "\n"]);
     let quotas = redis.command(&["HVALS", &stage.key("buyers")]);
     let quotas = quotas
         .array()

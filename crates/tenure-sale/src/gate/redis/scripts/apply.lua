@@ -18,12 +18,15 @@
 --@include now.lua
 
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'state', 'run', 'change', 'unlimited', 'left',
-  'limit', 'answers_kept', 'forgets', 'spread', 'came')
-if gate[1] ~= ARGV[1] or gate[2] == 'loading' or gate[3] ~= server() then
+  'limit', 'answers_kept', 'forgets', 'spread', 'came', 'marked')
+if gate[1] ~= ARGV[1] or gate[2] == 'loading' or gate[3] ~= server() or gate[12] and not gate[10] then
   return {'stale'}
 end
 if (gate[10] or '1') ~= ARGV[13] then
   return {'spread', gate[10] or '1'}
+end
+if not whole(gate[4]) then
+  return {'stale'}
 end
 if gate[4] ~= ARGV[2] then
   return {'at', gate[4]}

@@ -22,6 +22,7 @@
 --@include server.lua
 --@include now.lua
 --@include order_of.lua
+--@include marks.lua
 
 local requests, spread, shelf = (#ARGV - 2) / 4, whole(ARGV[1]), whole(ARGV[2])
 
@@ -30,10 +31,13 @@ local function all(line)
 end
 
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'state', 'run', 'unlimited', 'left', 'starts',
-  'ends', 'limit', 'order_max', 'backlog_max', 'spread', 'gone')
+  'ends', 'limit', 'order_max', 'backlog_max', 'spread', 'gone', 'marked', 'forgets')
 local epoch, state, run, unlimited = whole(gate[1]), gate[2], gate[3], gate[4] == '1'
 if not gate[1] then
   return all('no item')
+end
+if gate[13] and not gate[11] then
+  return all('stale')
 end
 if (gate[11] or '1') ~= ARGV[1] then
   return all('spread ' .. (gate[11] or '1'))
@@ -59,7 +63,9 @@ for n = 1, requests do
     end
   end
 end
+names[requests + 1], buyers[requests + 1] = mark, mark
 local remembered, answers = {}, redis.call('HMGET', KEYS[3], unpack(names))
+local found = answers[requests + 1]
 for n = 1, requests do
   local answer = answers[n]
   if answer then
@@ -78,6 +84,10 @@ if limit then
       return redis.error_reply('ERR tenure: `' .. KEYS[2] .. '` contains invalid units')
     end
   end
+  found = found == gate[1] and units[requests + 1]
+end
+if not has_mark(gate[13], found, gate[1], state, gate[14]) then
+  return all('stale')
 end
 local backlog = redis.call('XLEN', KEYS[4])
 

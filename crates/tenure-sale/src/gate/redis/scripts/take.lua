@@ -19,12 +19,16 @@
 --@include server.lua
 --@include now.lua
 --@include order_of.lua
+--@include marks.lua
 
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'state', 'run', 'unlimited', 'left', 'limit',
-  'backlog_max', 'answers_kept', 'spread', 'gone')
+  'backlog_max', 'answers_kept', 'spread', 'gone', 'marked', 'forgets')
 local epoch, state, unlimited = whole(gate[1]), gate[2], gate[4] == '1'
 if not gate[1] then
   return {'no item'}
+end
+if gate[11] and not gate[9] then
+  return {'stale'}
 end
 if (gate[9] or '1') ~= ARGV[4] then
   return {'spread', gate[9] or '1'}
@@ -38,7 +42,14 @@ if not (epoch and (unlimited or left) and backlog_max and kept and gone) then
   return redis.error_reply('ERR tenure: `' .. KEYS[1] .. '` is not a gate')
 end
 local units, buyer = whole(ARGV[2]), ARGV[3]
-local before = redis.call('HGET', KEYS[3], ARGV[1])
+local answers = redis.call('HMGET', KEYS[3], ARGV[1], mark)
+local before, found = answers[1], answers[2]
+if gate[6] and buyer ~= '' then
+  found = found == gate[1] and redis.call('HGET', KEYS[2], mark)
+end
+if not has_mark(gate[11], found, gate[1], state, gate[12]) then
+  return {'stale'}
+end
 if before then
   local order, old = string.match(before, '^(%d+%-%d+)/(%d+)$')
   if not order then
