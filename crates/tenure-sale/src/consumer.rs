@@ -1,6 +1,7 @@
 //! The consumer: commits orders from the queues to the ledger, and maintains the gates.
 
-mod backoff;
+pub(crate) mod backoff;
+mod care;
 pub(crate) mod commits;
 mod keeper;
 mod options;

@@ -232,7 +232,8 @@ async fn buyers_changed(core: &Core, item: &str, load: &Load) -> Result<bool> {
     Ok(since.len() == PAGE || since.iter().any(|change| releases(&change.what)))
 }
 
-async fn is_met(core: &Core, item: &str, need: Need) -> Result<bool> {
+/// Whether nothing has to be done.
+pub(crate) async fn is_met(core: &Core, item: &str, need: Need) -> Result<bool> {
     if matches!(need, Need::Always) {
         return Ok(false);
     }

@@ -76,6 +76,8 @@ counters! {
     rebuilds_failed,
     /// Lost orders found by this process.
     lost,
+    /// How often an item could not be cared for: its gate or its books are broken or unavailable.
+    care_failed,
 }
 
 /// A counter.

@@ -1,22 +1,22 @@
-//! The keeper: finds the items, runs a worker for each, and keeps their gates in order.
+//! The keeper: finds the items, runs a worker for each, and has each cared for.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{debug, warn};
+use tracing::warn;
 
+use super::care::{self, Care};
 use super::options::ConsumerOptions;
 use super::worker::Worker;
 use crate::core::Core;
 use crate::error::Result;
-use crate::gate::Standing;
 use crate::item::{Item, ItemState};
-use crate::rebuild::background;
-use crate::{relay, sweeper};
+use crate::sweeper;
 
 /// Closed items are checked only every this many rounds: there may be many of them.
 const CLOSED_EVERY: u64 = 8;
@@ -32,8 +32,14 @@ pub(super) struct Keeper {
     stop: CancellationToken,
     /// By item and shelf.
     workers: HashMap<(String, u64), Working>,
+    care: Care,
+    /// Reports closed items whose queue is not empty.
+    not_empty: (UnboundedSender<Item>, UnboundedReceiver<Item>),
+    /// When that was last reported, in looks.
+    closed_with_entries: HashMap<String, u64>,
     looks: u64,
     forgets_at: Instant,
+    forgetting: Option<AbortOnDropHandle<()>>,
 }
 
 /// A running worker.
@@ -55,8 +61,12 @@ impl Keeper {
             options,
             stop,
             workers: HashMap::new(),
+            care: Care::default(),
+            not_empty: mpsc::unbounded_channel(),
+            closed_with_entries: HashMap::new(),
             looks: 0,
             forgets_at: Instant::now() + FORGET_EVERY,
+            forgetting: None,
         }
     }
 
@@ -97,6 +107,7 @@ impl Keeper {
     }
 
     async fn look(&mut self) -> Result<()> {
+        self.work_on_closed();
         let with_closed = self.looks.is_multiple_of(CLOSED_EVERY);
         self.looks += 1;
         let on_sale = self
@@ -109,17 +120,63 @@ impl Keeper {
             self.work_on(item);
         }
         for item in &on_sale {
-            self.keep(item).await?;
+            // Boxed, as below: a future of its own is large.
+            let keeping = Box::pin(care::keep(Arc::clone(&self.core), item.clone()));
+            self.care_for(&item.name, keeping).await;
         }
         if with_closed {
-            let closed = self.core.ledger.items(&[ItemState::Closed]).await?;
-            self.look_at_closed(&on_sale, &closed).await?;
-            if Instant::now() >= self.forgets_at {
-                self.forgets_at = Instant::now() + FORGET_EVERY;
-                self.forget(&on_sale, &closed).await?;
-            }
+            self.look_at_closed(on_sale).await?;
         }
         Ok(())
+    }
+
+    async fn look_at_closed(&mut self, on_sale: Vec<Item>) -> Result<()> {
+        let closed = self.core.ledger.items(&[ItemState::Closed]).await?;
+        for item in &closed {
+            let (core, not_empty) = (Arc::clone(&self.core), self.not_empty.0.clone());
+            let keeping = Box::pin(care::keep_closed(core, item.clone(), not_empty));
+            self.care_for(&item.name, keeping).await;
+        }
+        self.stop_others(&on_sale);
+        if Instant::now() >= self.forgets_at {
+            self.forgets_at = Instant::now() + FORGET_EVERY;
+            let items = on_sale.into_iter().chain(closed).collect();
+            let forgetting = care::forget(Arc::clone(&self.core), self.options.clone(), items);
+            self.forgetting = Some(AbortOnDropHandle::new(tokio::spawn(forgetting)));
+        }
+        Ok(())
+    }
+
+    async fn care_for(
+        &mut self,
+        item: &str,
+        caring: impl Future<Output = Result<()>> + Send + 'static,
+    ) {
+        self.care.begin(&self.core, item, &self.stop, caring).await;
+    }
+
+    /// Closed items whose queue was found not to be empty.
+    fn work_on_closed(&mut self) {
+        while let Ok(item) = self.not_empty.1.try_recv() {
+            self.work_on(&item);
+            self.closed_with_entries.insert(item.name, self.looks);
+        }
+    }
+
+    /// Stops the workers of items that are neither on sale nor have had entries lately.
+    fn stop_others(&mut self, on_sale: &[Item]) {
+        let looks = self.looks;
+        self.closed_with_entries
+            .retain(|_, seen| looks <= *seen + 2 * CLOSED_EVERY);
+        let needed: HashSet<&str> = on_sale.iter().map(|item| item.name.as_str()).collect();
+        for ((item, _), working) in &self.workers {
+            if !needed.contains(item.as_str()) && !self.closed_with_entries.contains_key(item) {
+                working.stop.cancel();
+            }
+        }
+        let ended =
+            |working: &Working| working.stop.is_cancelled() && working.running.is_finished();
+        self.workers.retain(|_, working| !ended(working));
     }
 
     /// Makes sure that each queue of `item` has a worker.
@@ -150,90 +207,4 @@ impl Keeper {
         let working = Working { stop, running };
         self.workers.insert(queue, working);
     }
-
-    /// Keeps the gate of an item on sale in order.
-    async fn keep(&self, item: &Item) -> Result<()> {
-        let standing = self.core.gate.standing(&item.name).await?;
-        match standing {
-            Some(standing) if is_in_order(&standing, item) => {
-                if standing.moving > 0 {
-                    self.core.gate.finish_moves(&item.name).await?;
-                }
-                if standing.change < item.change {
-                    relay::relay(&self.core, &item.name).await?;
-                }
-            }
-            // It continues in the background; the next round checks it.
-            _ => drop(background::begin(&self.core, &item.name)),
-        }
-        Ok(())
-    }
-
-    /// Closed items need a worker while their queue is not empty, and changes may still have to be
-    /// sent.
-    async fn look_at_closed(&mut self, on_sale: &[Item], closed: &[Item]) -> Result<()> {
-        let mut needed: HashSet<&str> = on_sale.iter().map(|item| item.name.as_str()).collect();
-        for item in closed {
-            let Some(standing) = self.core.gate.standing(&item.name).await? else {
-                continue;
-            };
-            if standing.queued > 0 {
-                needed.insert(&item.name);
-                self.work_on(item);
-            }
-            if is_in_order(&standing, item) && standing.change < item.change {
-                relay::relay(&self.core, &item.name).await?;
-            }
-        }
-        for ((item, _), working) in &self.workers {
-            if !needed.contains(item.as_str()) {
-                working.stop.cancel();
-            }
-        }
-        let ended =
-            |working: &Working| working.stop.is_cancelled() && working.running.is_finished();
-        self.workers.retain(|_, working| !ended(working));
-        Ok(())
-    }
-
-    /// Deletes changes that all gates have applied, and data at the gate about items closed long
-    /// ago.
-    async fn forget(&self, on_sale: &[Item], closed: &[Item]) -> Result<()> {
-        let now = SystemTime::now();
-        let before = now.checked_sub(self.options.changes_kept);
-        for item in on_sale.iter().chain(closed) {
-            let standing = self.core.gate.standing(&item.name).await?;
-            let told = standing.map_or(item.change, |standing| standing.change);
-            if item.state == ItemState::Closed && self.is_long_over(item, now).await? {
-                let forgotten = self.core.gate.forget(&item.name).await?;
-                self.core.commits.forget(&item.name);
-                debug!(
-                    item = item.name,
-                    forgotten, "removed a closed item from the gate"
-                );
-            }
-            if let Some(before) = before {
-                let ledger = &self.core.ledger;
-                ledger.forget_changes(&item.name, told, before).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether nothing has happened to a closed item for as long as its answers are kept.
-    async fn is_long_over(&self, item: &Item, now: SystemTime) -> Result<bool> {
-        let before_last = item.change.saturating_sub(1);
-        let last = self.core.ledger.changes(&item.name, before_last, 1).await?;
-        let kept = item.terms.answers_kept;
-        Ok(match last.first() {
-            Some(last) => now.duration_since(last.at).is_ok_and(|since| since > kept),
-            // Its changes were deleted, so it is at least as old as changes are kept.
-            None => self.options.changes_kept >= kept,
-        })
-    }
-}
-
-/// Whether the gate sells what the ledger has, apart from changes that were not sent yet.
-fn is_in_order(standing: &Standing, item: &Item) -> bool {
-    standing.current && standing.state.is_some() && standing.epoch == item.epoch
 }

@@ -31,6 +31,7 @@ pub use self::audit::Audit;
 pub use self::count::Count;
 pub use self::fate::{Fate, Moved};
 pub(crate) use self::fault::was_kept_waiting;
+pub(crate) use self::moves::Expiry;
 pub use crate::change::{Change, What};
 use crate::entry::{Entry, Wanted};
 use crate::error::Result;
@@ -200,7 +201,17 @@ impl Ledger {
 
     /// Overdue reserved orders → expired, units released. Returns them, at most `count`.
     pub async fn expire(&self, count: usize) -> Result<Vec<OrderId>> {
-        moves::expire(&self.books, count).await
+        let expiry = self.expire_but(&[], count).await?;
+        match expiry.failed {
+            Some((_, error)) if expiry.expired.is_empty() => Err(error),
+            // Others have already expired, and must be announced.
+            _ => Ok(expiry.expired),
+        }
+    }
+
+    /// As [`expire`](Self::expire), without the orders of some items.
+    pub(crate) async fn expire_but(&self, items: &[&str], count: usize) -> Result<Expiry> {
+        moves::expire(&self.books, items, count).await
     }
 
     /// Records that an order of an older epoch never arrived. It is counted and announced once.

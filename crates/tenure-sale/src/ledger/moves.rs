@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::change::What;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ledger::books::{Books, Session, Work};
 use crate::ledger::changes::record;
 use crate::ledger::fate::Moved;
@@ -35,13 +35,13 @@ const OVERDUE: Sql = Sql::each(
         "SELECT item, epoch, number FROM sale_orders WHERE state = 'reserved' AND pay_by IS NOT NULL \
          AND pay_by <= ",
         sqlite_now!(),
-        " ORDER BY pay_by LIMIT $1"
+        " AND item NOT IN (SELECT value ->> 0 FROM json_each($2)) ORDER BY pay_by LIMIT $1"
     ),
     concat!(
         "SELECT item, epoch, number FROM sale_orders WHERE state = 'reserved' AND pay_by IS NOT NULL \
          AND pay_by <= ",
         postgres_now!(),
-        " ORDER BY pay_by LIMIT $1"
+        " AND item <> ALL ($2::text[]) ORDER BY pay_by LIMIT $1"
     ),
 );
 
@@ -170,12 +170,43 @@ impl Move<'_> {
     }
 }
 
-/// Expires overdue orders, one transaction for each item.
-pub(super) async fn expire(books: &Books, count: usize) -> Result<Vec<OrderId>> {
+/// The result of expiring overdue orders.
+#[derive(Debug, Default)]
+pub(crate) struct Expiry {
+    pub(crate) expired: Vec<OrderId>,
+    /// An item whose orders cannot expire, and why. There may be more orders of other items.
+    pub(crate) failed: Option<(String, Error)>,
+}
+
+/// Expires overdue orders of all items but these, one transaction for each item.
+pub(super) async fn expire(books: &Books, but: &[&str], count: usize) -> Result<Expiry> {
+    let mut expiry = Expiry::default();
+    for orders in overdue(books, but, count).await?.values() {
+        for orders in orders.chunks(BATCH) {
+            match books.write(&Expire(orders)).await {
+                Ok(done) => expiry.expired.extend(done),
+                // Whether the ledger is there is shown by the next look.
+                Err(error) => {
+                    let item = orders[0].item().to_owned();
+                    expiry.failed = Some((item, error));
+                    return Ok(expiry);
+                }
+            }
+        }
+    }
+    Ok(expiry)
+}
+
+/// Overdue orders, by item.
+async fn overdue(
+    books: &Books,
+    but: &[&str],
+    count: usize,
+) -> Result<BTreeMap<String, Vec<OrderId>>> {
     let doing = "look for orders that were not paid for in time";
-    let rows = books
-        .rows(doing, OVERDUE, &[Param::Int(limit(count))])
-        .await?;
+    let columns = [Column::Texts(but.to_vec())];
+    let params = [Param::Int(limit(count)), Param::Bulk(&columns)];
+    let rows = books.rows(doing, OVERDUE, &params).await?;
     let mut overdue: BTreeMap<String, Vec<OrderId>> = BTreeMap::new();
     for row in rows {
         let id = || -> Result<OrderId, sqlx::Error> {
@@ -188,17 +219,7 @@ pub(super) async fn expire(books: &Books, count: usize) -> Result<Vec<OrderId>> 
         let id = id().map_err(|error| Fault::Sql(error).told(doing))?;
         overdue.entry(id.item().to_owned()).or_default().push(id);
     }
-    let mut expired = Vec::new();
-    let batches = overdue.values().flat_map(|orders| orders.chunks(BATCH));
-    for orders in batches {
-        match books.write(&Expire(orders)).await {
-            Ok(done) => expired.extend(done),
-            // Others have already expired, and must be announced.
-            Err(_) if !expired.is_empty() => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(expired)
+    Ok(overdue)
 }
 
 /// Orders of one item that seemed overdue.

@@ -166,7 +166,7 @@ impl Collector for OwnCounters {
 }
 
 /// All counters except the outcomes, which are counted per item.
-fn counters(stats: &SaleStats) -> [(&'static str, &'static str, u64); 13] {
+fn counters(stats: &SaleStats) -> [(&'static str, &'static str, u64); 14] {
     [
         ("batches", "Batches written to the ledger", stats.batches),
         (
@@ -209,5 +209,10 @@ fn counters(stats: &SaleStats) -> [(&'static str, &'static str, u64); 13] {
             stats.rebuilds_failed,
         ),
         ("lost", "Orders lost with a Redis server", stats.lost),
+        (
+            "care_failed",
+            "Attempts to care for an item that failed",
+            stats.care_failed,
+        ),
     ]
 }

@@ -4,6 +4,8 @@
 #[macro_use]
 mod stage;
 
+/// Items that are broken beside healthy ones.
+mod care;
 /// Consumers that die, stop, and share the work.
 mod consumers;
 /// Entries that the ledger does not take.
