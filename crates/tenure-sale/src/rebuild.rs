@@ -160,6 +160,7 @@ async fn load_once(core: &Core, item: &str, guard: &Guard, strictly: bool) -> Re
     if !bug("rebuild-without-drain") {
         drain(core, item, guard).await?;
     }
+    ledger.end_epoch(item, &gate.ended(item).await?).await?;
     let load = ledger.next_epoch(item, fence).await?;
     failpoint("rebuild.after_epoch");
     if !gate

@@ -199,7 +199,7 @@ impl Follower {
 }
 
 /// Records that an order of an ended epoch never arrived.
-pub(crate) async fn announce_lost(core: &Core, order: &OrderId) -> Result<()> {
+async fn announce_lost(core: &Core, order: &OrderId) -> Result<()> {
     if let Moved::Done(_) = core.ledger.mark_lost(order).await? {
         core.counters.lost.one();
         error!(%order, "an accepted order was lost with its server before it reached the ledger");

@@ -36,3 +36,11 @@ pub struct Remembered {
     /// Its order.
     pub order: OrderId,
 }
+
+/// How many entries a shelf was given in an epoch that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) shelf: u64,
+    pub(crate) epoch: u64,
+    pub(crate) entries: u64,
+}

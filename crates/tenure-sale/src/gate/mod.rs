@@ -24,6 +24,7 @@ use tenure::{Fence, Tenure};
 
 pub(crate) use self::checks::check_spread;
 use self::checks::of_item;
+pub(crate) use self::load::Ended;
 pub use self::load::{Load, Remembered};
 use self::memory::MemoryGate;
 pub use self::outcome::{Applied, Taken};
@@ -191,6 +192,12 @@ impl Gate {
             return Err(Error::new(ErrorKind::InvalidSetting, message));
         }
         each!(self, item, begin_load(item, epoch, fence, spread))
+    }
+
+    /// What the shelves of an item whose load has begun know of the epoch before. A shelf that lost
+    /// data is not among them.
+    pub(crate) async fn ended(&self, item: &str) -> Result<Vec<Ended>> {
+        each!(self, item, ended(item))
     }
 
     /// Adds what buyers have, and answers to remember, to a load with that epoch and fence.

@@ -5,11 +5,12 @@ use std::time::Duration;
 use tenure::Fence;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::gate::{Load, Remembered};
+use crate::gate::{Ended, Load, Remembered};
+use crate::item::Terms;
 use crate::ledger::books::{Books, Session, Work};
 use crate::ledger::fault::Fault;
 use crate::ledger::items::{lock_known, postgres_now, sqlite_now};
-use crate::ledger::orders::limit;
+use crate::ledger::orders::{key, limit, may_exist};
 use crate::ledger::sql::{Param, Row, Sql, int};
 use crate::ledger::timestamps::duration_ms;
 use crate::names::item_name;
@@ -25,6 +26,21 @@ const BUYERS: Sql = Sql::same(
     "SELECT buyer, CAST(sum(units) AS BIGINT) FROM sale_orders \
      WHERE item = $1 AND buyer > $2 AND state IN ('reserved', 'paid', 'dead') \
      AND state NOT IN ('rejected', 'lost') GROUP BY buyer ORDER BY buyer LIMIT $3",
+);
+
+const END: Sql = Sql::same(
+    "INSERT INTO sale_epochs (item, epoch, shelf, entries) VALUES ($1, $2, $3, $4) \
+     ON CONFLICT (item, epoch, shelf) DO NOTHING",
+);
+/// Whether an order was given out in an epoch that has ended: how many its shelf gave out, if that
+/// is known, and the last that arrived.
+const GIVEN: Sql = Sql::same(
+    "SELECT i.epoch, i.spread, i.backlog_max, \
+     (SELECT e.entries FROM sale_epochs AS e \
+      WHERE e.item = i.name AND e.epoch = $2 AND e.shelf = $3 % i.spread), \
+     (SELECT max(o.number) FROM sale_orders AS o \
+      WHERE o.item = i.name AND o.epoch = $2 AND o.state <> 'lost') \
+     FROM sale_items AS i WHERE i.name = $1",
 );
 
 /// A lost order is not an answer: its buyer may submit again. A rejected one is, unless its request
@@ -88,6 +104,60 @@ impl Work for NextEpoch<'_> {
             terms: item.terms,
         })
     }
+}
+
+/// What is known of an epoch that ends.
+pub(super) struct EndEpoch<'a> {
+    pub(super) item: &'a str,
+    pub(super) ended: &'a [Ended],
+}
+
+impl Work for EndEpoch<'_> {
+    type Made = ();
+
+    fn doing(&self) -> String {
+        format!("record the end of an epoch of item `{}`", self.item)
+    }
+
+    async fn run(&self, session: &mut Session) -> Result<(), Fault> {
+        let item = lock_known(session, self.item).await?.item;
+        for ended in self.ended.iter().filter(|it| it.epoch == item.epoch) {
+            let params = [
+                Param::Text(self.item),
+                Param::Int(int(ended.epoch)),
+                Param::Int(int(ended.shelf)),
+                Param::Int(int(ended.entries)),
+            ];
+            session.run(END, &params).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether an order that is not in the ledger may have been accepted in an epoch that has ended.
+pub(super) async fn may_be_lost(books: &Books, order: &OrderId) -> Result<bool> {
+    if !may_exist(order) || order.epoch() == 0 {
+        return Ok(false);
+    }
+    let doing = format!("look whether order `{order}` was ever accepted");
+    let rows = books.rows(&doing, GIVEN, &key(order)).await?;
+    let Some(row) = rows.first() else {
+        return Ok(false);
+    };
+    let given = || -> Result<bool, sqlx::Error> {
+        let spread = row.number(1)?;
+        if order.epoch() >= row.number(0)? {
+            return Ok(false);
+        }
+        if let Some(entries) = row.maybe_number(3)? {
+            return Ok(order.number() / spread < entries);
+        }
+        // More than the queue may hold were not accepted after the last one that arrived.
+        let most = row.number(2)?.max(Terms::default().backlog_max);
+        let last = row.maybe_number(4)?.unwrap_or_default();
+        Ok(order.number() <= last.saturating_add(most.saturating_mul(spread)))
+    };
+    given().map_err(|error| Fault::Sql(error).told(&doing))
 }
 
 pub(super) async fn buyers(

@@ -35,7 +35,7 @@ pub(crate) use self::moves::Expiry;
 pub use crate::change::{Change, What};
 use crate::entry::{Entry, Wanted};
 use crate::error::Result;
-use crate::gate::{Load, Remembered};
+use crate::gate::{Ended, Load, Remembered};
 use crate::item::{Item, ItemState, NewItem, Terms};
 use crate::ledger::books::Books;
 use crate::ledger::commit::Commit;
@@ -224,6 +224,19 @@ impl Ledger {
     /// refused with `Err(Conflict)`.
     pub async fn next_epoch(&self, item: &str, fence: Fence) -> Result<Load> {
         self.books.write(&epochs::NextEpoch { item, fence }).await
+    }
+
+    /// Records how many entries the shelves of the current epoch were given, before the next one
+    /// begins.
+    pub(crate) async fn end_epoch(&self, item: &str, ended: &[Ended]) -> Result<()> {
+        self.books.write(&epochs::EndEpoch { item, ended }).await
+    }
+
+    /// Whether an order that is not in the ledger may have been accepted in an epoch that has
+    /// ended. Where the gate lost its data this is not known exactly: a queue holds no more than
+    /// the terms allow.
+    pub(crate) async fn may_be_lost(&self, order: &OrderId) -> Result<bool> {
+        epochs::may_be_lost(&self.books, order).await
     }
 
     /// What buyers have (orders that hold units), a page after the buyer `after`.

@@ -24,6 +24,11 @@ const SQLITE: &[Step] = &[
         description: "spread",
         sql: include_str!("../../migrations/sqlite/0002_spread.sql"),
     },
+    Step {
+        version: 3,
+        description: "epochs",
+        sql: include_str!("../../migrations/sqlite/0003_epochs.sql"),
+    },
 ];
 const POSTGRES: &[Step] = &[
     Step {
@@ -35,6 +40,11 @@ const POSTGRES: &[Step] = &[
         version: 2,
         description: "spread",
         sql: include_str!("../../migrations/postgres/0002_spread.sql"),
+    },
+    Step {
+        version: 3,
+        description: "epochs",
+        sql: include_str!("../../migrations/postgres/0003_epochs.sql"),
     },
 ];
 

@@ -1,13 +1,12 @@
 //! Reading orders, waiting for them, cancelling them.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Sale;
 use crate::entry::{Entry, Wanted};
 use crate::error::{Error, ErrorKind, Result};
-use crate::events::follower::announce_lost;
 use crate::events::followers::Followers;
 use crate::ledger::Moved;
 use crate::order::{Order, OrderId, OrderState};
@@ -18,7 +17,8 @@ const LOOK_FIRST: Duration = Duration::from_millis(100);
 const LOOK_LONGEST: Duration = Duration::from_secs(2);
 
 impl Sale {
-    /// An order, wherever it is: in the ledger, still in the queue, or lost.
+    /// An order, wherever it is: in the ledger, still in the queue, or lost. Reading writes nothing:
+    /// an order that is lost without the ledger knowing has no buyer here.
     ///
     /// # Errors
     ///
@@ -46,9 +46,7 @@ impl Sale {
         let sells = sold_before && core.gate.sells(id).await?;
         let item = core.item(id.item()).await?;
         if id.epoch() < item.epoch {
-            announce_lost(core, id).await?;
-            let lost = core.ledger.order(id).await?;
-            return lost.ok_or_else(|| no_order(id));
+            return self.of_ended_epoch(id).await;
         }
         if id.epoch() == item.epoch && !sells {
             let message = format!(
@@ -56,6 +54,19 @@ impl Sale {
                  moment"
             );
             return Err(Error::new(ErrorKind::Stale, message));
+        }
+        Err(no_order(id))
+    }
+
+    /// Everything in the queue was committed before its epoch ended: what is not in the ledger now
+    /// never will be.
+    async fn of_ended_epoch(&self, id: &OrderId) -> Result<Order> {
+        let ledger = &self.core().ledger;
+        if let Some(order) = ledger.order(id).await? {
+            return Ok(order);
+        }
+        if ledger.may_be_lost(id).await? {
+            return Ok(lost(id));
         }
         Err(no_order(id))
     }
@@ -106,7 +117,10 @@ impl Sale {
             }
             Moved::Already(order) => Ok(order),
             Moved::Refused(order) => Err(refused("cancel", &order)),
-            Moved::Unknown => self.order(id).await,
+            Moved::Unknown => match self.order(id).await? {
+                lost if lost.state == OrderState::Lost => Err(refused("cancel", &lost)),
+                order => Ok(order),
+            },
         }
     }
 
@@ -166,6 +180,19 @@ fn queued(entry: Entry) -> Order {
         units,
         state,
         accepted_at: entry.accepted_at,
+        pay_by: None,
+    }
+}
+
+/// An order of which nothing but its id is known.
+fn lost(id: &OrderId) -> Order {
+    Order {
+        id: id.clone(),
+        buyer: String::new(),
+        request: String::new(),
+        units: 0,
+        state: OrderState::Lost,
+        accepted_at: SystemTime::UNIX_EPOCH,
         pay_by: None,
     }
 }

@@ -34,8 +34,10 @@ impl Sale {
         if moved == Moved::Unknown {
             // Paid before it was even committed.
             let order = self.wait(id, core.limits.confirm).await?;
-            if order.state == OrderState::Queued {
-                return Err(not_yet(id, "it still waits for the ledger"));
+            match order.state {
+                OrderState::Queued => return Err(not_yet(id, "it still waits for the ledger")),
+                OrderState::Lost => return Err(refused("pay for", &order)),
+                _ => {}
             }
             moved = core.ledger.pay(id).await?;
         }

@@ -155,7 +155,11 @@ async fn look_at_all(sale: &Sale, recorder: &Arc<Recorder>, account: &Account) -
         let (sale, recorder) = (sale.clone(), Arc::clone(&recorder));
         async move {
             let id: OrderId = order.parse().unwrap();
-            let told = look(&sale, &recorder, &id).await;
+            let mut told = look(&sale, &recorder, &id).await;
+            // If the process that accepted it is gone, too, only the client knows that it was.
+            if told.is_ok() {
+                told = sale.ledger().mark_lost(&id).await.map(drop);
+            }
             told.err()
                 .map(|error| format!("cannot say what became of `{order}`: {error}"))
         }

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::gate::checks::other_units;
 use crate::gate::clock::{micros, millis};
 use crate::gate::fold::Fold;
-use crate::gate::load::{Load, Remembered};
+use crate::gate::load::{Ended, Load, Remembered};
 use crate::gate::outcome::{Applied, Taken};
 use crate::item::{ItemState, Terms};
 use crate::order::{Answer, OrderId, Outcome, Request};
@@ -23,6 +23,8 @@ pub(super) struct ItemGate {
     pub(super) fence: Fence,
     /// `None` while it is being loaded.
     pub(super) loaded: Option<Loaded>,
+    /// The epoch before.
+    pub(super) ended: Option<Ended>,
     /// What each buyer has, if there is a limit.
     buyers: HashMap<String, u64>,
     /// The accepted orders and their units, by the key under which they are remembered.
@@ -43,14 +45,28 @@ pub(super) struct Loaded {
 }
 
 impl ItemGate {
-    pub(super) fn loading(epoch: u64, fence: Fence) -> Self {
+    pub(super) fn loading(epoch: u64, fence: Fence, ended: Option<Ended>) -> Self {
         Self {
             epoch,
             fence,
             loaded: None,
+            ended,
             buyers: HashMap::new(),
             answers: HashMap::new(),
         }
+    }
+
+    /// What ends with this epoch, given the last id of the queue.
+    pub(super) fn ended_with(&self, last: Option<(u64, u64)>) -> Option<Ended> {
+        if self.loaded.is_none() {
+            return self.ended;
+        }
+        let of_this = last.filter(|(epoch, _)| *epoch == self.epoch);
+        Some(Ended {
+            shelf: 0,
+            epoch: self.epoch,
+            entries: of_this.map_or(0, |(_, number)| number + 1),
+        })
     }
 
     pub(super) fn load_buyers(&mut self, buyers: &[(String, u64)], answers: &[Remembered]) {

@@ -15,7 +15,7 @@ use self::queue::Queue;
 use super::checks::reference;
 use super::clock::micros;
 use super::fold::Fold;
-use super::load::{Load, Remembered};
+use super::load::{Ended, Load, Remembered};
 use super::outcome::{Applied, Taken};
 use super::spread::Place;
 use super::standing::Standing;
@@ -146,7 +146,9 @@ impl MemoryGate {
     ) -> Result<bool> {
         let mut items = self.items();
         let known = items.entry(item.to_owned()).or_default();
+        let mut ended = None;
         if let Some(gate) = &known.gate {
+            ended = gate.ended_with(known.queue.last());
             // A finished epoch is not begun again: its answers would be lost.
             let again = epoch == gate.epoch && gate.loaded.is_none();
             if fence < gate.fence || !(epoch > gate.epoch || again) {
@@ -159,8 +161,15 @@ impl MemoryGate {
             let id = format!("{last_epoch}-{number}");
             return Err(super::checks::foreign_id(item, epoch, id));
         }
-        known.gate = Some(ItemGate::loading(epoch, fence));
+        known.gate = Some(ItemGate::loading(epoch, fence, ended));
         Ok(true)
+    }
+
+    /// Nothing is lost here as long as the process lives.
+    pub(super) fn ended(&self, item: &str) -> Result<Vec<Ended>> {
+        let items = self.items();
+        let ended = items.get(item).and_then(|known| known.gate.as_ref()?.ended);
+        Ok(ended.into_iter().collect())
     }
 
     pub(super) fn load_buyers(

@@ -1,12 +1,13 @@
 //! Loading an item onto its shelves, and removing it.
 
 use tenure::Fence;
+use tenure::redis::Command;
 
 use super::keys::{answer, answer_field};
 use super::shelves::{Shelf, Shelves};
-use super::{NONE, RedisGate, not_understood, optional, script, terms, words};
+use super::{NONE, RedisGate, failed, not_understood, optional, script, terms, words};
 use crate::error::Result;
-use crate::gate::load::{Load, Remembered};
+use crate::gate::load::{Ended, Load, Remembered};
 use crate::item::ItemState;
 
 /// Buyers and answers per call while loading: other clients need the server in between.
@@ -42,6 +43,28 @@ impl RedisGate {
             (Some("foreign"), Some(id)) => Err(crate::gate::checks::foreign_id(item, epoch, id)),
             _ => Err(not_understood(item, &reply)),
         }
+    }
+
+    /// What the shelves of a load that has begun know of the epoch before.
+    pub(in crate::gate) async fn ended(&self, item: &str) -> Result<Vec<Ended>> {
+        let mut ended = Vec::new();
+        for shelf in self.shelves(item).await?.all() {
+            let asking = Command::new("HGET").arg(&shelf.keys.gate).arg("ended");
+            let reply = self.redis.run(asking).await;
+            let reply = reply.map_err(|error| failed(item, error))?;
+            let known = reply.as_str().and_then(|text| text.split_once(':'));
+            let Some((epoch, entries)) = known else {
+                continue;
+            };
+            if let (Ok(epoch), Ok(entries)) = (epoch.parse(), entries.parse()) {
+                ended.push(Ended {
+                    shelf: shelf.place.nth,
+                    epoch,
+                    entries,
+                });
+            }
+        }
+        Ok(ended)
     }
 
     pub(in crate::gate) async fn load_buyers(

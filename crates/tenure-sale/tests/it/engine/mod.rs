@@ -20,6 +20,8 @@ mod full;
 mod gate_away;
 /// Items spread over the nodes of a cluster.
 mod hot;
+/// Ids that were never given out.
+mod invented;
 /// Keys of an item that are deleted, overwritten or emptied.
 mod keys;
 /// Payments that come late.

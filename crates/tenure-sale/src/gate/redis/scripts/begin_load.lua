@@ -21,7 +21,8 @@ if not (epoch and epoch > 0 and fence) then
   return redis.error_reply('ERR tenure: begin_load: invalid epoch or fence')
 end
 local foreign, is_foreign = foreign_keys()
-local gate = is_foreign[1] and {} or redis.call('HMGET', KEYS[1], 'epoch', 'fence', 'state')
+local gate = is_foreign[1] and {} or redis.call('HMGET', KEYS[1], 'epoch', 'fence', 'state', 'run',
+  'ended')
 -- Numbers that are none are as good as a gate that was deleted.
 local seen_epoch, seen_fence = whole(gate[1]) or 0, whole(gate[2]) or 0
 -- A finished epoch is not begun again: its answers would be lost.
@@ -29,16 +30,36 @@ local again = epoch == seen_epoch and gate[3] == 'loading'
 if fence < seen_fence or not (epoch > seen_epoch or again) then
   return {'refused'}
 end
+local last
 if not is_foreign[4] and redis.call('EXISTS', KEYS[4]) == 1 then
   local stream = redis.call('XINFO', 'STREAM', KEYS[4])
   for n = 1, #stream, 2 do
     if stream[n] == 'last-generated-id' then
-      if tonumber(string.match(stream[n + 1], '^%d+')) >= epoch then
-        return {'foreign', stream[n + 1]}
-      end
+      last = stream[n + 1]
     end
   end
+  if tonumber(string.match(last, '^%d+')) >= epoch then
+    return {'foreign', last}
+  end
 end
+
+-- How many entries there were in the epoch that ends here, if nothing was lost. Nothing is added
+-- from now on, so it stays true.
+local function count_entries()
+  if gate[3] == 'loading' then
+    return gate[5]
+  end
+  if not last or seen_epoch == 0 or gate[4] ~= server() then
+    return nil
+  end
+  local of, number = string.match(last, '^(%d+)-(%d+)$')
+  number = whole(number)
+  if of == plain(seen_epoch) then
+    return number and plain(seen_epoch) .. ':' .. plain(number + 1)
+  end
+  return plain(seen_epoch) .. ':0'
+end
+local ended = count_entries()
 
 for _, n in ipairs(foreign) do
   redis.call('UNLINK', KEYS[n])
@@ -53,4 +74,7 @@ redis.call('HSET', KEYS[3], mark, plain(epoch))
 redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], 'state', 'loading', 'epoch', plain(epoch), 'fence', plain(fence),
   'run', server(), 'spread', ARGV[3])
+if ended then
+  redis.call('HSET', KEYS[1], 'ended', ended)
+end
 return {'begun'}
