@@ -51,6 +51,18 @@ pub enum What {
         /// How many units.
         units: u64,
     },
+    /// The gate had accepted an order, or a late payment, for units that do not exist: it only
+    /// lowers the buyer's count.
+    Refused {
+        /// The order.
+        order: OrderId,
+        /// Its new state.
+        state: OrderState,
+        /// Its buyer.
+        buyer: String,
+        /// How many units.
+        units: u64,
+    },
     /// Units were added to the stock; the gate adds them.
     Added {
         /// How many.

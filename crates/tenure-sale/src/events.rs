@@ -110,9 +110,9 @@ impl Event {
         };
         Some(match &change.what {
             What::Committed { orders: all, state } => orders(all.clone(), *state),
-            What::Moved { order, state } | What::Released { order, state, .. } => {
-                orders(vec![order.clone()], *state)
-            }
+            What::Moved { order, state }
+            | What::Released { order, state, .. }
+            | What::Refused { order, state, .. } => orders(vec![order.clone()], *state),
             What::Added { units, reason } => stock(units.cast_signed(), reason),
             What::Withdrawn { units, reason } => stock(-units.cast_signed(), reason),
             What::Returned { .. } => return None,

@@ -9,6 +9,9 @@ use crate::names::item_name;
 /// The maximum number of shelves of one item.
 pub const SPREAD_MAX: u64 = 64;
 
+/// The longest time of a term: a hundred years.
+pub(crate) const TERM_MAX: Duration = Duration::from_hours(24 * 36_525);
+
 /// A new item for the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewItem {
@@ -22,7 +25,7 @@ pub struct NewItem {
 /// The terms of sale of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// No orders before this time, by the gate's clock.
+    /// No orders before this time, by the gate's clock. Before June 2255, as is the end.
     pub starts_at: Option<SystemTime>,
     /// No orders from this time on, by the gate's clock.
     pub ends_at: Option<SystemTime>,
@@ -30,12 +33,14 @@ pub struct Terms {
     pub limit_per_buyer: Option<u64>,
     /// The maximum number of units of one order.
     pub units_per_order: u64,
-    /// An order not paid for within this time expires. Counted from its commit in the ledger.
+    /// An order not paid for within this time expires. Counted from its commit in the ledger. At
+    /// most a hundred years.
     pub pay_within: Option<Duration>,
     /// With this many orders queued for the ledger the gate answers busy. For a spread item, per
     /// shelf.
     pub backlog_max: u64,
-    /// How long after the end of a sale the gate still remembers its answers.
+    /// How long after the end of a sale the gate still remembers its answers: at most a hundred
+    /// years.
     pub answers_kept: Duration,
 }
 

@@ -229,7 +229,7 @@ async fn buyers_changed(core: &Core, item: &str, load: &Load) -> Result<bool> {
         return Ok(false);
     }
     let since = core.ledger.changes(item, load.change, PAGE).await?;
-    let releases = |what: &What| matches!(what, What::Released { .. });
+    let releases = |what: &What| matches!(what, What::Released { .. } | What::Refused { .. });
     Ok(since.len() == PAGE || since.iter().any(|change| releases(&change.what)))
 }
 

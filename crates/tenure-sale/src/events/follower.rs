@@ -119,7 +119,9 @@ impl Follower {
                 self.forget(orders);
                 core.hub.tell(orders.iter().map(|order| (order, *state)));
             }
-            What::Moved { order, state } | What::Released { order, state, .. } => {
+            What::Moved { order, state }
+            | What::Released { order, state, .. }
+            | What::Refused { order, state, .. } => {
                 self.forget([order]);
                 core.hub.tell([(order, *state)]);
             }

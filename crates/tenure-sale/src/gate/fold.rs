@@ -55,9 +55,12 @@ impl<'a> Fold<'a> {
 
     fn add(&mut self, change: &'a Change, place: Place) {
         match &change.what {
-            What::Released { buyer, .. } if !place.is_home_of(buyer) => {}
-            What::Released { buyer, units, .. } => {
-                self.units = self.units.saturating_add(*units);
+            What::Released { buyer, .. } | What::Refused { buyer, .. }
+                if !place.is_home_of(buyer) => {}
+            What::Released { buyer, units, .. } | What::Refused { buyer, units, .. } => {
+                if matches!(change.what, What::Released { .. }) {
+                    self.units = self.units.saturating_add(*units);
+                }
                 let given = self.buyers.entry(buyer).or_default();
                 *given = given.saturating_add(*units);
             }

@@ -12,7 +12,8 @@ pub(super) fn kind(what: &What) -> &'static str {
     match what {
         What::Committed { .. } => "committed",
         What::Moved { .. } => "moved",
-        What::Released { .. } => "released",
+        // One kind for both: versions that know only of the first can go on.
+        What::Released { .. } | What::Refused { .. } => "released",
         What::Added { .. } => "added",
         What::Withdrawn { .. } => "withdrawn",
         What::Returned { .. } => "returned",
@@ -41,6 +42,18 @@ pub(super) fn payload(what: &What, spread: u64) -> String {
             "buyer": buyer,
             "units": units,
         }),
+        What::Refused {
+            order,
+            state,
+            buyer,
+            units,
+        } => json!({
+            "order": [order.epoch(), order.number()],
+            "state": state.word(),
+            "buyer": buyer,
+            "units": units,
+            "in_vain": true,
+        }),
         What::Added { units, reason }
         | What::Withdrawn { units, reason }
         | What::Returned { units, reason } => json!({"units": units, "reason": reason}),
@@ -68,6 +81,12 @@ pub(super) fn what(item: &str, kind: &str, payload: &str) -> Option<What> {
         "moved" => What::Moved {
             order: order()?,
             state: state()?,
+        },
+        "released" if value["in_vain"] == Value::Bool(true) => What::Refused {
+            order: order()?,
+            state: state()?,
+            buyer: text("buyer")?,
+            units: units()?,
         },
         "released" => What::Released {
             order: order()?,
@@ -211,8 +230,14 @@ mod tests {
                 state: OrderState::PaidUnfulfilled,
             },
             What::Released {
-                order,
+                order: order.clone(),
                 state: OrderState::Expired,
+                buyer: "bob".into(),
+                units: 2,
+            },
+            What::Refused {
+                order,
+                state: OrderState::Rejected,
                 buyer: "bob".into(),
                 units: 2,
             },

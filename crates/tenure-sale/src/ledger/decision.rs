@@ -10,7 +10,8 @@
 //! - *paid* late: into `sold`, or back to the gate if the order no longer needs them.
 //! - *cancelled* on request, *rejected* because of the buyer's limit or because its request already is an
 //!   order: back to the gate, by a change.
-//! - *rejected* because it does not fit into `total - sold`: nowhere. The gate had reserved more than there
+//! - *rejected* because it does not fit into `total - sold`: nowhere, but they no longer count for the
+//!   buyer. The gate had reserved more than there
 //!   is (it lost sold units, and was not rebuilt), so `left + queued + sold` was greater than `total` by at
 //!   least what does not fit. If these units were returned, they would only be sold in vain again. Only the
 //!   units that no order could use are returned: if an order for three finds one free unit, only two were
@@ -250,7 +251,7 @@ impl<'a> Desk<'a, '_> {
         if !self.fits(wish.units) {
             self.too_many += wish.units;
             self.write(wish, OrderState::Rejected, Some("sold out"));
-            self.announce(&wish.entry.id, OrderState::Rejected);
+            self.refuse(wish);
             return OrderState::Rejected;
         }
         self.facts.requests.insert(request);
@@ -342,6 +343,7 @@ impl<'a> Desk<'a, '_> {
             self.let_go(order, &known);
         } else if !fits {
             self.too_many += units;
+            self.not_counted(order, state, buyer, units);
         }
         self.settled(entry, "again", paid);
         Fate::Settled(state)
@@ -355,6 +357,26 @@ impl<'a> Desk<'a, '_> {
             state: known.state,
             buyer: known.buyer.clone(),
             units: known.units,
+        });
+    }
+
+    /// An order for units that do not exist.
+    fn refuse(&mut self, wish: &Wish<'a>) {
+        let (order, state) = (&wish.entry.id, OrderState::Rejected);
+        if self.item.terms.limit_per_buyer.is_some() {
+            self.not_counted(order, state, wish.buyer, wish.units);
+        } else {
+            self.announce(order, state);
+        }
+    }
+
+    /// The gate reserved units for this buyer that do not exist: they do not count for the limit.
+    fn not_counted(&mut self, order: &OrderId, state: OrderState, buyer: &str, units: u64) {
+        self.decision.changes.push(What::Refused {
+            order: order.clone(),
+            state,
+            buyer: buyer.to_owned(),
+            units,
         });
     }
 

@@ -1,9 +1,11 @@
 //! Items in the ledger.
 
+use std::time::{Duration, SystemTime};
+
 use crate::change::What;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gate::check_spread;
-use crate::item::{Item, ItemState, NewItem, Terms};
+use crate::item::{Item, ItemState, NewItem, TERM_MAX, Terms};
 use crate::ledger::books::{Books, Session, Work};
 use crate::ledger::changes::record;
 use crate::ledger::fault::Fault;
@@ -244,6 +246,11 @@ pub(super) fn check_units(item: &str, units: u64) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidUnits, message))
 }
 
+/// Microseconds from here on are not exact in Lua, in which the gate computes.
+fn end_of_time() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(UNITS_MAX)
+}
+
 /// Terms as numbers, validated.
 pub(super) struct TermsRow {
     starts_at: Option<i64>,
@@ -294,6 +301,22 @@ impl TermsRow {
         } else if !between(row.backlog_max, UNITS_MAX) {
             let cause = format!("it must be from 1 to {UNITS_MAX}");
             wrong("backlog_max", row.backlog_max.to_string(), &cause)
+        } else if let Some((name, time)) =
+            [("starts_at", terms.starts_at), ("ends_at", terms.ends_at)]
+                .into_iter()
+                .find(|(_, time)| time.is_some_and(|time| time >= end_of_time()))
+        {
+            let time = time.map_or(0, milliseconds);
+            wrong(name, time.to_string(), "it must be before June 2255")
+        } else if let Some((name, time)) = [
+            ("pay_within", terms.pay_within.unwrap_or_default()),
+            ("answers_kept", terms.answers_kept),
+        ]
+        .into_iter()
+        .find(|(_, time)| *time > TERM_MAX)
+        {
+            let time = format!("{} ms", time.as_millis());
+            wrong(name, time, "it must be at most a hundred years")
         } else if terms.pay_within.is_some_and(|within| within.is_zero()) {
             wrong(
                 "pay_within",

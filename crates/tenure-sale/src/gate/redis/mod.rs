@@ -33,7 +33,7 @@ use super::outcome::{Applied, Taken};
 use crate::change::Change;
 use crate::entry::Wanted;
 use crate::error::{Error, ErrorKind, Result};
-use crate::item::{ItemState, Terms};
+use crate::item::{ItemState, TERM_MAX, Terms};
 use crate::order::{Answer, OrderId, Outcome, Request};
 
 /// No arguments.
@@ -388,7 +388,8 @@ fn terms(terms: &Terms) -> [String; 6] {
         optional(terms.limit_per_buyer),
         terms.units_per_order.to_string(),
         terms.backlog_max.to_string(),
-        millis(terms.answers_kept).to_string(),
+        // Older ledgers may have a longer time than numbers can express here.
+        millis(terms.answers_kept.min(TERM_MAX)).to_string(),
     ]
 }
 

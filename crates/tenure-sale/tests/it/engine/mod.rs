@@ -30,6 +30,8 @@ mod late;
 mod ledger_away;
 /// The life of an order, and of an item.
 mod life;
+/// Great numbers, and what counts for a buyer.
+mod numbers;
 /// Cancelled, paid for and expired at once.
 mod races;
 /// Gate and ledger loaded anew.

@@ -1,6 +1,6 @@
 //! Changes of state, of orders and of items: which are allowed, and what each announces.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use tenure_sale::ledger::{Count, Moved, What};
 use tenure_sale::{ErrorKind, Item, ItemState, NewItem, OrderId, OrderState, Terms};
@@ -366,10 +366,15 @@ async fn terms_are_kept_and_announced(setup: Setup) {
     assert_eq!(setup.changes_after(0).await, announced);
 }
 
+/// Longer than a hundred years.
+const TOO_LONG: Duration = Duration::from_hours(24 * 36_526);
+
 async fn terms_that_contradict_themselves_are_refused(setup: Setup) {
     setup.selling(1).await;
     let now = super::setup::accepted_at();
     let default = Terms::default;
+    // In the year 2255, where Lua's numbers are no longer exact.
+    let too_late = UNIX_EPOCH + Duration::from_micros(1 << 53);
     for terms in [
         Terms {
             starts_at: Some(now),
@@ -394,6 +399,22 @@ async fn terms_that_contradict_themselves_are_refused(setup: Setup) {
         },
         Terms {
             pay_within: Some(Duration::ZERO),
+            ..default()
+        },
+        Terms {
+            pay_within: Some(TOO_LONG),
+            ..default()
+        },
+        Terms {
+            answers_kept: TOO_LONG,
+            ..default()
+        },
+        Terms {
+            starts_at: Some(too_late),
+            ..default()
+        },
+        Terms {
+            ends_at: Some(too_late),
             ..default()
         },
     ] {
