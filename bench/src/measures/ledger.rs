@@ -117,6 +117,7 @@ impl Ours {
                 units: 1,
             }),
             accepted_at: SystemTime::now(),
+            terms: None,
             deliveries: 1,
         }
     }

@@ -1,7 +1,8 @@
 //! Entries of the queue between gate and ledger.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use crate::item::Terms;
 use crate::order::OrderId;
 
 /// One entry of an item's queue.
@@ -14,8 +15,28 @@ pub struct Entry {
     pub what: Result<Wanted, String>,
     /// When the gate accepted it.
     pub accepted_at: SystemTime,
+    /// The terms under which it was accepted, which it keeps; `None` if an older version wrote it.
+    pub terms: Option<AcceptedTerms>,
     /// How often it was delivered to a consumer, including this time.
     pub deliveries: u64,
+}
+
+/// The terms under which an order was accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AcceptedTerms {
+    /// The maximum number of units that its buyer might have.
+    pub limit_per_buyer: Option<u64>,
+    /// How long after its commit it must be paid for.
+    pub pay_within: Option<Duration>,
+}
+
+impl AcceptedTerms {
+    pub(crate) fn of(terms: &Terms) -> Self {
+        Self {
+            limit_per_buyer: terms.limit_per_buyer,
+            pay_within: terms.pay_within,
+        }
+    }
 }
 
 /// What an entry asks the ledger for. The gate has already reserved the units.

@@ -31,7 +31,7 @@ pub use self::outcome::{Applied, Taken};
 use self::redis::RedisGate;
 pub use self::standing::{ShelfStanding, Standing};
 use crate::change::Change;
-pub use crate::entry::{Entry, Wanted};
+pub use crate::entry::{AcceptedTerms, Entry, Wanted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::item::Item;
 use crate::names::item_name;

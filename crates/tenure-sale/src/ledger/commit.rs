@@ -71,27 +71,28 @@ const REFERENCES: Sql = Sql::each(
 /// statements sees the tables as they were before; on SQLite it sees the effects of the earlier
 /// ones.
 const WRITE: Sql = Sql::each(
-    "INSERT INTO sale_orders (item, committed_at, pay_by, epoch, number, buyer, request, units, \
-     state, accepted_at, note) \
-     SELECT $1, $2, CASE WHEN value ->> 5 = 'reserved' THEN $3 END, value ->> 0, value ->> 1, \
-     value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7 FROM json_each($8); \
+    "INSERT INTO sale_orders (item, committed_at, epoch, number, buyer, request, units, state, \
+     accepted_at, note, pay_by) \
+     SELECT $1, $2, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, \
+     value ->> 6, value ->> 7, value ->> 8 FROM json_each($7); \
      INSERT INTO sale_journal (item, at, epoch, number, kind, round, units) \
-     SELECT $1, $2, value ->> 0, value ->> 1, 'reserve', 1, value ->> 4 FROM json_each($8) \
+     SELECT $1, $2, value ->> 0, value ->> 1, 'reserve', 1, value ->> 4 FROM json_each($7) \
      WHERE value ->> 5 IN ('reserved', 'dead'); \
-     UPDATE sale_items SET sold = $4, total = $5, change = $6 WHERE name = $1 AND change = $7; \
+     UPDATE sale_items SET sold = $3, total = $4, change = $5 WHERE name = $1 AND change = $6; \
      INSERT INTO sale_changes (item, at, number, kind, payload) \
-     SELECT $1, $2, value ->> 0, value ->> 1, value ->> 2 FROM json_each($9) WHERE changes() = 1",
+     SELECT $1, $2, value ->> 0, value ->> 1, value ->> 2 FROM json_each($8) WHERE changes() = 1",
     "WITH written AS (\
-     INSERT INTO sale_orders (item, committed_at, pay_by, epoch, number, buyer, request, units, \
-     state, accepted_at, note) \
-     SELECT $1, $2, CASE WHEN w.state = 'reserved' THEN $3::bigint END, w.* \
-     FROM unnest($8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::bigint[], $13::text[], \
-     $14::bigint[], $15::text[]) AS w (epoch, number, buyer, request, units, state, accepted_at, note) \
+     INSERT INTO sale_orders (item, committed_at, epoch, number, buyer, request, units, state, \
+     accepted_at, note, pay_by) \
+     SELECT $1, $2, w.* \
+     FROM unnest($7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::bigint[], $12::text[], \
+     $13::bigint[], $14::text[], $15::bigint[]) \
+     AS w (epoch, number, buyer, request, units, state, accepted_at, note, pay_by) \
      RETURNING epoch, number, units, state), \
      journal AS (INSERT INTO sale_journal (item, epoch, number, kind, round, units, at) \
      SELECT $1, epoch, number, 'reserve', 1, units, $2 FROM written WHERE state IN ('reserved', 'dead')), \
-     item AS (UPDATE sale_items SET sold = $4, total = $5, change = $6 \
-     WHERE name = $1 AND change = $7 RETURNING name) \
+     item AS (UPDATE sale_items SET sold = $3, total = $4, change = $5 \
+     WHERE name = $1 AND change = $6 RETURNING name) \
      INSERT INTO sale_changes (item, at, number, kind, payload) \
      SELECT item.name, $2, c.* FROM item, unnest($16::bigint[], $17::text[], $18::text[]) AS c",
 );
@@ -297,13 +298,12 @@ async fn write_orders(
     let before = locked.item.change;
     locked.item.change += decision.changes.len() as u64;
     let item = &locked.item;
-    let orders = order_columns(&decision.rows);
+    let orders = order_columns(locked, &decision.rows);
     let texts = payloads(&decision.changes, item.spread);
     let changes = change_columns(before, &decision.changes, &texts);
     let params = [
         Param::Text(&item.name),
         Param::Int(locked.now),
-        Param::MaybeInt(locked.pay_by()),
         Param::Int(int(item.sold)),
         Param::Int(int(item.total)),
         Param::Int(int(item.change)),
@@ -327,7 +327,7 @@ async fn write_orders(
     Ok(())
 }
 
-fn order_columns<'a>(rows: &'a [NewRow<'a>]) -> [Column<'a>; 8] {
+fn order_columns<'a>(locked: &Locked, rows: &'a [NewRow<'a>]) -> [Column<'a>; 9] {
     let ints = |of: &dyn Fn(&NewRow<'a>) -> i64| Column::Ints(rows.iter().map(of).collect());
     [
         ints(&|row| int(row.entry.id.epoch())),
@@ -338,7 +338,19 @@ fn order_columns<'a>(rows: &'a [NewRow<'a>]) -> [Column<'a>; 8] {
         Column::Texts(rows.iter().map(|row| row.state.word()).collect()),
         ints(&|row| milliseconds(row.entry.accepted_at)),
         Column::MaybeTexts(rows.iter().map(|row| row.note).collect()),
+        Column::MaybeInts(rows.iter().map(|row| pay_by(locked, row)).collect()),
     ]
+}
+
+/// Under the terms with which the order was accepted.
+fn pay_by(locked: &Locked, row: &NewRow<'_>) -> Option<i64> {
+    if row.state != OrderState::Reserved {
+        return None;
+    }
+    match row.entry.terms {
+        Some(terms) => locked.pay_within(terms.pay_within),
+        None => locked.pay_by(),
+    }
 }
 
 async fn write_agains(

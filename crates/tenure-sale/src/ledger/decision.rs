@@ -245,7 +245,7 @@ impl<'a> Desk<'a, '_> {
             self.facts.requests.insert(request);
             return self.give_back(wish, OrderState::Cancelled, "cancelled before it arrived");
         }
-        if self.beyond_limit(wish.buyer, wish.units) {
+        if self.beyond_limit(wish.entry, wish.buyer, wish.units) {
             return self.give_back(wish, OrderState::Rejected, "beyond the buyer's limit");
         }
         if !self.fits(wish.units) {
@@ -330,7 +330,7 @@ impl<'a> Desk<'a, '_> {
             self.settled(entry, "again", false);
             return Fate::Known(known.state);
         }
-        let (within, fits) = (!self.beyond_limit(buyer, units), self.fits(units));
+        let (within, fits) = (!self.beyond_limit(entry, buyer, units), self.fits(units));
         let paid = within && fits;
         let state = if paid {
             self.take(buyer, units);
@@ -448,9 +448,17 @@ impl<'a> Desk<'a, '_> {
         self.decision.settled.push(SettledRow { key, kind, done });
     }
 
-    fn beyond_limit(&self, buyer: &str, units: u64) -> bool {
+    /// An order keeps the limit under which it was accepted. A higher one of today counts as well:
+    /// under it others may have been accepted later and committed earlier.
+    fn beyond_limit(&self, entry: &Entry, buyer: &str, units: u64) -> bool {
+        let Some(today) = self.item.terms.limit_per_buyer else {
+            return false;
+        };
+        let limit = match entry.terms {
+            Some(terms) => terms.limit_per_buyer.map(|then| then.max(today)),
+            None => Some(today),
+        };
         let has = self.facts.held.get(buyer).copied().unwrap_or_default();
-        let limit = self.item.terms.limit_per_buyer;
         limit.is_some_and(|limit| has.saturating_add(units) > limit)
     }
 

@@ -83,11 +83,15 @@ pub(super) struct Locked {
 }
 
 impl Locked {
-    /// The payment deadline of an order that is committed now.
+    /// The payment deadline of an order that is reserved now, under the item's terms.
     pub(super) fn pay_by(&self) -> Option<i64> {
-        let within = self.item.terms.pay_within?;
+        self.pay_within(self.item.terms.pay_within)
+    }
+
+    /// The payment deadline of an order that is reserved now and has this long.
+    pub(super) fn pay_within(&self, within: Option<Duration>) -> Option<i64> {
         // Nothing expires before it was committed.
-        Some(self.now.saturating_add(duration_ms(within).max(1)))
+        Some(self.now.saturating_add(duration_ms(within?).max(1)))
     }
 }
 

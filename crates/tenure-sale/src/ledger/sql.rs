@@ -39,6 +39,7 @@ pub(super) enum Param<'a> {
 #[derive(Debug)]
 pub(super) enum Column<'a> {
     Ints(Vec<i64>),
+    MaybeInts(Vec<Option<i64>>),
     Texts(Vec<&'a str>),
     MaybeTexts(Vec<Option<&'a str>>),
 }
@@ -47,6 +48,7 @@ impl Column<'_> {
     fn len(&self) -> usize {
         match self {
             Self::Ints(values) => values.len(),
+            Self::MaybeInts(values) => values.len(),
             Self::Texts(values) => values.len(),
             Self::MaybeTexts(values) => values.len(),
         }
@@ -56,6 +58,10 @@ impl Column<'_> {
         let string = |value: &str| serde_json::Value::from(value).to_string();
         match self {
             Self::Ints(values) => text.push_str(&values[row].to_string()),
+            Self::MaybeInts(values) => match values[row] {
+                Some(value) => text.push_str(&value.to_string()),
+                None => text.push_str("null"),
+            },
             Self::Texts(values) => text.push_str(&string(values[row])),
             Self::MaybeTexts(values) => match values[row] {
                 Some(value) => text.push_str(&string(value)),
@@ -90,6 +96,7 @@ pub(super) fn postgres_arguments(params: &[Param<'_>]) -> Result<PgArguments, sq
             Param::Text(value) => arguments.add(*value),
             Param::Bulk(columns) => columns.iter().try_for_each(|column| match column {
                 Column::Ints(values) => arguments.add(values),
+                Column::MaybeInts(values) => arguments.add(values),
                 Column::Texts(values) => arguments.add(values),
                 Column::MaybeTexts(values) => arguments.add(values),
             }),

@@ -147,6 +147,7 @@ fn entry_of(order: Order) -> Entry {
             units: order.units,
         }),
         accepted_at: order.accepted_at,
+        terms: None,
         deliveries: 0,
     }
 }

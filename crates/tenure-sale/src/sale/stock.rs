@@ -151,6 +151,7 @@ impl Sale {
             id: OrderId::new(&item.name, item.epoch, rand::random::<u64>() >> 1),
             what: Ok(wanted),
             accepted_at: SystemTime::now(),
+            terms: None,
             deliveries: 1,
         };
         let fates = self.core().ledger.commit(&[entry]).await?;

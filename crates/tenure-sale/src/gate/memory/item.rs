@@ -120,7 +120,7 @@ impl ItemGate {
                 request: request.id().to_owned(),
                 units,
             };
-            let order = queue.push(request.item(), self.epoch, wanted, now);
+            let order = queue.push(request.item(), self.epoch, wanted, &loaded.terms, now);
             loaded.set_aside(units);
             if loaded.terms.limit_per_buyer.is_some() {
                 *self.buyers.entry(request.buyer().to_owned()).or_default() += units;
@@ -165,7 +165,7 @@ impl ItemGate {
         if let Some(left) = loaded.left.filter(|left| *left < units) {
             return Ok(Taken::SoldOut { left });
         }
-        let order = queue.push(item, self.epoch, wanted.clone(), now);
+        let order = queue.push(item, self.epoch, wanted.clone(), &loaded.terms, now);
         loaded.set_aside(units);
         if let Wanted::Again { buyer, .. } = wanted
             && loaded.terms.limit_per_buyer.is_some()

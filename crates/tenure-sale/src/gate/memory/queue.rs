@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::entry::{Entry, Wanted};
+use crate::entry::{AcceptedTerms, Entry, Wanted};
 use crate::gate::clock::time_of;
+use crate::item::Terms;
 use crate::order::OrderId;
 
 #[derive(Debug, Default)]
@@ -25,16 +26,26 @@ struct Queued {
 }
 
 impl Queue {
-    pub(super) fn push(&mut self, item: &str, epoch: u64, wanted: Wanted, now: u64) -> OrderId {
+    pub(super) fn push(
+        &mut self,
+        item: &str,
+        epoch: u64,
+        wanted: Wanted,
+        terms: &Terms,
+        now: u64,
+    ) -> OrderId {
         let number = match self.last {
             Some((last_epoch, number)) if last_epoch == epoch => number + 1,
             _ => 0,
         };
         let id = OrderId::new(item, epoch, number);
+        // As at the gate on Redis, a withdrawal has none.
+        let is_withdrawal = matches!(wanted, Wanted::Withdrawal { .. });
         let entry = Entry {
             id: id.clone(),
             what: Ok(wanted),
             accepted_at: time_of(now),
+            terms: (!is_withdrawal).then(|| AcceptedTerms::of(terms)),
             deliveries: 0,
         };
         let queued = Queued {

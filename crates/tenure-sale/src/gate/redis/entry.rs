@@ -1,9 +1,11 @@
 //! The encoding of entries in the streams: fields and values.
 
+use std::time::Duration;
+
 use tenure::redis::Value;
 
 use super::shelves::Shelf;
-use crate::entry::{Entry, Wanted};
+use crate::entry::{AcceptedTerms, Entry, Wanted};
 use crate::gate::clock::time_of;
 use crate::order::OrderId;
 use crate::stock::UNITS_MAX;
@@ -70,12 +72,13 @@ pub(super) fn dead_entry(shelf: &Shelf, fields: &Value) -> Option<(Entry, String
 
 fn read(id: OrderId, fields: &[Value], deliveries: u64) -> Entry {
     let fields = Fields(fields);
-    let accepted_at = fields.number("at");
+    let (accepted_at, terms) = (fields.number("at"), fields.terms());
     let what = accepted_at.clone().and_then(|_| fields.wanted());
     Entry {
         id,
-        what,
+        what: terms.clone().and(what),
         accepted_at: time_of(accepted_at.unwrap_or_default()),
+        terms: terms.unwrap_or_default(),
         deliveries,
     }
 }
@@ -110,6 +113,24 @@ impl Fields<'_> {
             units,
             expected: expected.transpose()?,
         })
+    }
+
+    /// The limit and the milliseconds to pay, each empty if there is none: `3/900000`.
+    fn terms(&self) -> Result<Option<AcceptedTerms>, String> {
+        if self.get("terms").is_none() {
+            return Ok(None);
+        }
+        let text = self.text("terms")?;
+        let wrong = || unreadable("terms");
+        let (limit, pay_within) = text.split_once('/').ok_or_else(wrong)?;
+        let number = |text: &str| match text {
+            "" => Ok(None),
+            text => text.parse::<u64>().map(Some).map_err(|_| wrong()),
+        };
+        Ok(Some(AcceptedTerms {
+            limit_per_buyer: number(limit)?,
+            pay_within: number(pay_within)?.map(Duration::from_millis),
+        }))
     }
 
     fn get(&self, field: &str) -> Option<&Value> {

@@ -381,7 +381,7 @@ impl RedisGate {
 }
 
 /// The terms as script arguments, in this order.
-fn terms(terms: &Terms) -> [String; 6] {
+fn terms(terms: &Terms) -> [String; 7] {
     [
         optional(terms.starts_at.map(micros)),
         optional(terms.ends_at.map(micros)),
@@ -390,6 +390,7 @@ fn terms(terms: &Terms) -> [String; 6] {
         terms.backlog_max.to_string(),
         // Older ledgers may have a longer time than numbers can express here.
         millis(terms.answers_kept.min(TERM_MAX)).to_string(),
+        optional(terms.pay_within.map(millis)),
     ]
 }
 

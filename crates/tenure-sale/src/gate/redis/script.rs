@@ -50,7 +50,8 @@ parts![
     "order_of.lua",
     "dead_of.lua",
     "marks.lua",
-    "types.lua"
+    "types.lua",
+    "terms.lua"
 ];
 
 /// Inserts the shared parts where a script includes them. Redis requires the `#!lua` line first, so

@@ -40,3 +40,5 @@ mod rebuilding;
 mod reconciling;
 /// Stock raised and lowered while it is sold.
 mod restock;
+/// Terms that change while orders are queued.
+mod terms;

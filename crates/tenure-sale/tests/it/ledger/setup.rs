@@ -116,6 +116,7 @@ pub(super) fn entry(id: OrderId, what: Result<Wanted, String>) -> Entry {
         id,
         what,
         accepted_at: accepted_at(),
+        terms: None,
         deliveries: 1,
     }
 }

@@ -5,9 +5,9 @@
 -- KEYS  1 gate   2 buyers   3 answers
 -- ARGV  1 epoch   2 number of the last change before   3 number of the last change after
 --       4 units that are returned   5 new state, or ''   6 '1' if there are new terms, or ''
---       7 starts   8 ends   9 limit   10 order_max   11 backlog_max   12 answers_kept; '' if none
---       13 number of shelves of the item
---       from 14 on: buyer, units that it returns
+--       7 starts   8 ends   9 limit   10 order_max   11 backlog_max   12 answers_kept
+--       13 pay_within; '' if none   14 number of shelves of the item
+--       from 15 on: buyer, units that it returns
 -- Reply {'done'}         the gate is at the new number
 --       {'at', number}   the gate is at another number, nothing was changed
 --       {'spread', number}   the item has another number of shelves
@@ -16,13 +16,14 @@
 --@include whole.lua
 --@include server.lua
 --@include now.lua
+--@include terms.lua
 
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'state', 'run', 'change', 'unlimited', 'left',
   'limit', 'answers_kept', 'forgets', 'spread', 'came', 'marked')
 if gate[1] ~= ARGV[1] or gate[2] == 'loading' or gate[3] ~= server() or gate[12] and not gate[10] then
   return {'stale'}
 end
-if (gate[10] or '1') ~= ARGV[13] then
+if (gate[10] or '1') ~= ARGV[14] then
   return {'spread', gate[10] or '1'}
 end
 if not whole(gate[4]) then
@@ -50,7 +51,7 @@ if not (kept and sum and came) then
   return redis.error_reply('ERR tenure: the units in `' .. KEYS[1] .. '` are not a number, or too many')
 end
 local quota = {}
-for n = 14, limit and #ARGV or 0, 2 do
+for n = 15, limit and #ARGV or 0, 2 do
   local has = whole(redis.call('HGET', KEYS[2], ARGV[n]) or '0')
   if not has then
     return redis.error_reply('ERR tenure: `' .. KEYS[2] .. '` contains invalid units')
@@ -80,6 +81,7 @@ if ARGV[6] == '1' then
       redis.call('HSET', KEYS[1], field, ARGV[6 + n])
     end
   end
+  redis.call('HSET', KEYS[1], 'terms', terms_of(ARGV[9], ARGV[13]))
   if ARGV[9] == '' then
     redis.call('UNLINK', KEYS[2])
   end

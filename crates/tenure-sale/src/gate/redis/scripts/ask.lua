@@ -31,7 +31,8 @@ local function all(line)
 end
 
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'state', 'run', 'unlimited', 'left', 'starts',
-  'ends', 'limit', 'order_max', 'backlog_max', 'spread', 'gone', 'marked', 'forgets')
+  'ends', 'limit', 'order_max', 'backlog_max', 'spread', 'gone', 'marked', 'forgets',
+  'terms')
 local epoch, state, run, unlimited = whole(gate[1]), gate[2], gate[3], gate[4] == '1'
 if not gate[1] then
   return all('no item')
@@ -109,6 +110,7 @@ end
 
 -- The server assigns the number, and never creates the queue: a new one would start at zero again.
 local number, at, refused = plain(epoch) .. '-*', plain(now), nil
+local terms = gate[15] and {'terms', gate[15]} or {} -- older versions load none
 local kept, ordered, quotas = {KEYS[3]}, 0, {}
 local reply = {unlimited and '' or plain(left)}
 for n = 1, requests do
@@ -126,7 +128,7 @@ for n = 1, requests do
     line = 'sold out'
   else
     local order = redis.pcall('XADD', KEYS[4], 'NOMKSTREAM', number,
-      'buyer', buyer, 'request', ARGV[4 * n + 1], 'units', text, 'at', at)
+      'buyer', buyer, 'request', ARGV[4 * n + 1], 'units', text, 'at', at, unpack(terms))
     if not order then
       shut, line = 'stale', 'stale'
     elseif order.err then

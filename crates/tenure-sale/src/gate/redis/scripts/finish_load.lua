@@ -3,7 +3,8 @@
 --
 -- KEYS  1 gate   2 buyers   3 answers
 -- ARGV  1 epoch   2 fence   3 state   4 units left, or '' if unlimited   5 number of the last change
---       6 starts   7 ends   8 limit   9 order_max   10 backlog_max   11 answers_kept; '' if none
+--       6 starts   7 ends   8 limit   9 order_max   10 backlog_max   11 answers_kept   12 pay_within;
+--       '' if none
 -- Reply 1 if it is sold here, 0 if another load came in between, the server is a different one, or
 --       what was loaded was deleted meanwhile
 --
@@ -13,6 +14,7 @@
 --@include server.lua
 --@include now.lua
 --@include marks.lua
+--@include terms.lua
 
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'fence', 'state', 'run', 'spread')
 if gate[1] ~= ARGV[1] or gate[2] ~= ARGV[2] or gate[4] ~= server() then
@@ -25,7 +27,7 @@ if redis.call('HGET', KEYS[2], mark) ~= ARGV[1] or redis.call('HGET', KEYS[3], m
   return 0
 end
 redis.call('HSET', KEYS[1], 'state', ARGV[3], 'change', ARGV[5], 'unlimited', ARGV[4] == '' and 1 or 0,
-  'marked', 1)
+  'marked', 1, 'terms', terms_of(ARGV[8], ARGV[12]))
 local fields = {'left', false, 'starts', 'ends', 'limit', 'order_max', 'backlog_max', 'answers_kept'}
 for n, field in ipairs(fields) do
   if field and ARGV[3 + n] ~= '' then

@@ -22,7 +22,8 @@
 --@include marks.lua
 
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'state', 'run', 'unlimited', 'left', 'limit',
-  'backlog_max', 'answers_kept', 'spread', 'gone', 'marked', 'forgets')
+  'backlog_max', 'answers_kept', 'spread', 'gone', 'marked', 'forgets',
+  'terms')
 local epoch, state, unlimited = whole(gate[1]), gate[2], gate[4] == '1'
 if not gate[1] then
   return {'no item'}
@@ -81,6 +82,10 @@ for n = 6, #ARGV do
 end
 entry[#entry + 1] = 'at'
 entry[#entry + 1] = plain(clock())
+if gate[13] and buyer ~= '' then
+  entry[#entry + 1] = 'terms'
+  entry[#entry + 1] = gate[13]
+end
 local order = redis.call('XADD', KEYS[4], 'NOMKSTREAM', plain(epoch) .. '-*', unpack(entry))
 if not order then
   return {'stale'}
