@@ -136,5 +136,8 @@ fn settings(options: &PgConnectOptions) -> PgConnectOptions {
         ("idle_in_transaction_session_timeout", "10s"),
         // A plan made while a table was empty would read all of it when it is large.
         ("plan_cache_mode", "force_custom_plan"),
+        // Pages come in the order of an index. Without statistics the planner would rather collect
+        // all that is left and sort it, for each page again.
+        ("enable_bitmapscan", "off"),
     ])
 }

@@ -10,6 +10,8 @@ mod commit;
 mod epochs;
 /// Where a ledger is, who else uses it, of which version it is.
 mod opening;
+/// What is particular to PostgreSQL.
+mod postgres;
 /// Random operations against a small model.
 mod random;
 mod setup;
