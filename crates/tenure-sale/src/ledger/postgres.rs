@@ -6,6 +6,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool, Postgres};
 use tokio::time::timeout;
+use tracing::warn;
 
 use crate::error::Result;
 use crate::ledger::fault::{is_disconnect, silence, told};
@@ -19,6 +20,16 @@ const CONNECTIONS: u32 = 8;
 const CONNECT_LIMIT: Duration = Duration::from_secs(4);
 /// How long to wait for the tables, which another process may be creating.
 const PREPARE_LIMIT: Duration = Duration::from_secs(30);
+
+/// What an item's row says under its lock must be what the last transaction wrote, whatever the
+/// database or the user has as the default.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+/// A confirmed order must survive a crash. A setting that waits for standbys is left as it is.
+const KEEP_COMMITS: &str = "SELECT set_config('synchronous_commit', 'on', false) \
+                            WHERE current_setting('synchronous_commit') = 'off'";
+/// Settings of the whole server that nobody else can change, and that a crash must find on.
+const RISKS: &str = "SELECT name FROM pg_settings \
+                     WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off' ORDER BY name";
 
 /// One database.
 #[derive(Clone)]
@@ -37,6 +48,7 @@ impl PostgresBooks {
         let prepared = schema::prepare_postgres(place, &mut connection);
         let prepared = timeout(PREPARE_LIMIT, prepared).await;
         prepared.map_err(|_| silence(&doing, PREPARE_LIMIT))??;
+        warn_of_risks(place, &mut connection).await;
         // No need to wait for a clean close.
         let _ = timeout(CONNECT_LIMIT, connection.close()).await;
         let pool = PgPoolOptions::new()
@@ -44,6 +56,7 @@ impl PostgresBooks {
             .acquire_timeout(CONNECT_LIMIT)
             // A check before each use costs a round trip; `begin` notices by itself.
             .test_before_acquire(false)
+            .after_connect(|connection, _| Box::pin(keep_commits(connection)))
             .connect_lazy_with(options);
         Ok(Self { pool })
     }
@@ -57,7 +70,7 @@ impl PostgresBooks {
         let mut tries = CONNECTIONS;
         loop {
             let mut session = self.reader().await?;
-            let begun = sqlx::raw_sql("BEGIN").execute(session.connection()?).await;
+            let begun = sqlx::raw_sql(BEGIN).execute(session.connection()?).await;
             match begun {
                 Ok(_) => return Ok(session),
                 Err(error) if is_disconnect(&error) && tries > 0 => tries -= 1,
@@ -120,6 +133,27 @@ impl Drop for PostgresSession {
         if let Some(connection) = self.0.take() {
             drop(connection.detach());
         }
+    }
+}
+
+async fn keep_commits(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql(KEEP_COMMITS).execute(connection).await?;
+    Ok(())
+}
+
+/// The ledger works without them, until the server's machine crashes.
+async fn warn_of_risks(place: &Place, connection: &mut PgConnection) {
+    let risks = sqlx::query_scalar::<_, String>(RISKS).fetch_all(connection);
+    // Whoever may not ask still sells.
+    let Ok(Ok(risks)) = timeout(CONNECT_LIMIT, risks).await else {
+        return;
+    };
+    for setting in risks {
+        warn!(
+            ledger = %place, setting,
+            "ledger.may_forget: the server has this off, so a crash of its machine may lose \
+             confirmed orders: turn it on"
+        );
     }
 }
 

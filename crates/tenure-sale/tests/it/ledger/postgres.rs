@@ -1,13 +1,53 @@
 //! What is particular to a ledger in PostgreSQL.
 
 use sqlx::{Connection as _, PgConnection};
+use tenure_sale::ItemState;
 use tenure_sale::ledger::Ledger;
 use tenure_testkit::PostgresServer;
 use tokio::time::{Duration, Instant, sleep};
 
-use super::setup::{ITEM, Setup};
+use super::setup::{ITEM, Setup, order};
 
 const ORDERS: i64 = 20_000;
+
+/// Confirmed orders must not depend on what somebody set for the whole database.
+#[tenure_testkit::test]
+async fn settings_of_the_database_do_not_weaken_a_commit() {
+    for (theirs, ours) in [
+        ("off", "on"),
+        ("local", "local"),
+        ("remote_apply", "remote_apply"),
+    ] {
+        let url = PostgresServer::shared().create_database();
+        let name = url.rsplit('/').next().unwrap();
+        let settings = format!(
+            "ALTER DATABASE {name} SET synchronous_commit = {theirs}; \
+             ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'"
+        );
+        run(&url, &settings).await;
+        let setup = Setup::at(url).await;
+        // What a commit runs under.
+        run(
+            &setup.url,
+            "CREATE TABLE seen (commits TEXT, isolation TEXT); \
+             CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             INSERT INTO seen VALUES (current_setting('synchronous_commit'), \
+             current_setting('transaction_isolation')); RETURN NEW; END $$; \
+             CREATE TRIGGER see AFTER INSERT ON sale_changes FOR EACH ROW EXECUTE FUNCTION see()",
+        )
+        .await;
+        setup.selling(1).await;
+        let (from, to) = ([ItemState::Draft], ItemState::Open);
+        setup.ledger.set_state(ITEM, &from, to).await.unwrap();
+        setup.ledger.commit(&[order(1, "bob", 1)]).await.unwrap();
+        let mut connection = PgConnection::connect(&setup.url).await.unwrap();
+        let seen: Vec<(String, String)> = sqlx::query_as("SELECT DISTINCT * FROM seen")
+            .fetch_all(&mut connection)
+            .await
+            .unwrap();
+        assert_eq!(seen, [(ours.to_owned(), "read committed".to_owned())]);
+    }
+}
 
 /// All pages together read each order about once, though the planner knows nothing of the table.
 #[tenure_testkit::test]

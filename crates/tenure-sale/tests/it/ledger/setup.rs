@@ -32,7 +32,12 @@ impl Setup {
 
     pub(super) async fn postgres() -> Self {
         let url = tokio::task::spawn_blocking(|| PostgresServer::shared().create_database());
-        Self::open(url.await.unwrap(), None).await
+        Self::at(url.await.unwrap()).await
+    }
+
+    /// In a database that exists.
+    pub(super) async fn at(url: String) -> Self {
+        Self::open(url, None).await
     }
 
     async fn open(url: String, dir: Option<TempDir>) -> Self {
