@@ -273,6 +273,10 @@ async fn lead(
     let resigned = leadership.resign().await;
     let finished = finished?;
     report(plan, &finished, &resigned, was_lost);
+    if matches!(resigned, Ok(Released::AlreadyGone)) && !finished.knows_of_loss() {
+        // Another may have led while the command still ran.
+        return Ok(After::End(plan.lost_exit));
+    }
     after(args, plan, &finished, signals).await
 }
 

@@ -189,6 +189,51 @@ fn a_command_is_restarted_if_asked() {
     assert_eq!(process.expect_line(SOON), "up");
     send(&process, Signal::SIGTERM);
     assert_eq!(code(&process), 143);
+    let process = start(&server, &words);
+    assert_eq!(process.expect_line(SOON), "up");
+    send(&process, Signal::SIGHUP);
+    assert_eq!(code(&process), 129);
+}
+
+#[tenure_testkit::test]
+fn no_zombie_is_left_of_a_command_that_ended() {
+    let server = RedisServer::start();
+    let words = ["elect", "--restart", "always", "n", "--", "echo", "up"];
+    let process = start(&server, &words);
+    for _ in 0..3 {
+        assert_eq!(process.expect_line(SOON), "up");
+    }
+    // The one of the last command may just be ending.
+    let few = || zombies_of(process.pid()) <= 1;
+    assert!(eventually(SOON, few), "{}", zombies_of(process.pid()));
+    send(&process, Signal::SIGTERM);
+    assert_eq!(code(&process), 143);
+}
+
+fn zombies_of(parent: u32) -> usize {
+    let stats = std::fs::read_dir("/proc").unwrap().flatten();
+    let stats = stats.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    let is_ours = |stat: &String| {
+        // After the name, which may contain anything.
+        let (_, rest) = stat.rsplit_once(") ")?;
+        let mut fields = rest.split(' ');
+        let (state, of) = (fields.next()?, fields.next()?);
+        Some(state == "Z" && of == parent.to_string())
+    };
+    stats.filter(|stat| is_ours(stat) == Some(true)).count()
+}
+
+#[tenure_testkit::test]
+fn a_command_that_outlived_its_leadership_is_told_by_the_exit_code() {
+    let server = RedisServer::start();
+    let delete = format!(
+        "redis-cli -p {} del n >/dev/null; echo deleted",
+        server.port()
+    );
+    let words = ["elect", "n", "--", "sh", "-c", &delete];
+    let ended = command::run(&mut on(&server, &words));
+    ended.ended_with(79);
+    assert!(ended.stderr.contains("lost `n`"), "{}", ended.stderr);
 }
 
 #[tenure_testkit::test]

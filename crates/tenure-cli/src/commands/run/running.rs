@@ -91,6 +91,7 @@ pub async fn watch(
         own_stop: false,
         wanted_terminal: None,
         last_end: None,
+        asked_by: None,
         how: None,
         why: None,
     };
@@ -109,7 +110,7 @@ pub async fn watch(
         how: running.how,
         why: running.why,
         is_lost: running.is_lost,
-        was_asked_to_end: running.last_end.is_some(),
+        was_asked_to_end: running.asked_by.is_some(),
     })
 }
 
@@ -170,6 +171,8 @@ struct Running<'a> {
     /// was reported.
     wanted_terminal: Option<i32>,
     last_end: Option<Instant>,
+    /// The first signal that asks this process to end.
+    asked_by: Option<Signal>,
     how: Option<How>,
     why: Option<Why>,
 }
@@ -436,6 +439,9 @@ impl Running<'_> {
         if signal == Signal::CONT && std::mem::take(&mut self.is_stopped) {
             self.go_on();
             return Ok(());
+        }
+        if [Signal::HUP, Signal::INT, Signal::TERM].contains(&signal) {
+            self.asked_by = self.asked_by.or(Some(signal));
         }
         if signal == Signal::INT || signal == Signal::TERM {
             let now = Instant::now();

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 use std::mem::ManuallyDrop;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -185,12 +186,17 @@ pub async fn start_and_watch(
         .await
         .context("cannot start a warden for the command")?;
     let terminal = Terminal::open().filter(|_| plan.foreground || io::stdin().is_terminal());
+    let mut child = warden;
     let warden = running::Warden {
-        pid: rustix::process::Pid::from_child(&warden),
+        pid: rustix::process::Pid::from_child(&child),
         hearing,
         saying,
     };
-    running::watch(plan, guard, signals, warden, terminal).await
+    let finished = running::watch(plan, guard, signals, warden, terminal).await;
+    // The warden ends after its last message. If nobody waited for it, each command that `elect` starts
+    // would leave a zombie. On a thread, because a warden that was stopped must not hold up the release.
+    let _ = thread::Builder::new().spawn(move || child.wait());
+    finished
 }
 
 /// Releases the locks that are still held, or detaches their leases for the rest of `--at-least`.
