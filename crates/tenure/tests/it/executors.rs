@@ -16,7 +16,7 @@ macro_rules! executors {
     ($($name:ident = $run:expr;)*) => {
         mod memory {
             use super::*;
-            $(#[test]
+            $(#[tenure_testkit::test]
             fn $name() {
                 let stage = Stage::memory();
                 $run(everything(stage.url()));
@@ -25,7 +25,7 @@ macro_rules! executors {
 
         mod redis {
             use super::*;
-            $(#[test]
+            $(#[tenure_testkit::test]
             fn $name() {
                 let stage = Stage::redis();
                 $run(everything(stage.url()));
@@ -77,10 +77,10 @@ async fn everything(url: String) {
 
 /// What needs a clock: it is not the caller's.
 async fn renewed_and_lost(tenure: &Tenure) {
-    let renewed = tenure.lock("r").ttl(ms(150)).acquire().await.unwrap();
+    let renewed = tenure.lock("r").ttl(ms(1_000)).acquire().await.unwrap();
     let fixed = tenure
         .lock("f")
-        .ttl(ms(300))
+        .ttl(ms(2_000))
         .no_renewal()
         .acquire()
         .await
@@ -90,7 +90,7 @@ async fn renewed_and_lost(tenure: &Tenure) {
     renewed.ensure(ms(100)).await.unwrap();
 }
 
-#[test]
+#[tenure_testkit::test]
 fn redis_commands_need_no_runtime_either() {
     let Stage::Redis { server, .. } = Stage::redis() else {
         unreachable!()
@@ -102,14 +102,14 @@ fn redis_commands_need_no_runtime_either() {
     });
 }
 
-#[test]
+#[tenure_testkit::test]
 fn blocking_needs_no_runtime() {
     for stage in [Stage::memory(), Stage::redis()] {
         block(&stage.url());
     }
 }
 
-#[test]
+#[tenure_testkit::test]
 fn blocking_works_in_spawn_blocking() {
     for stage in [Stage::memory(), Stage::redis()] {
         let runtime = one_thread().enable_all().build().unwrap();
@@ -123,7 +123,7 @@ fn blocking_works_in_spawn_blocking() {
 }
 
 /// Bad manners, as it stops the executor, but no panic and no deadlock.
-#[test]
+#[tenure_testkit::test]
 fn blocking_works_inside_a_future() {
     for stage in [Stage::memory(), Stage::redis()] {
         let (url, same_url) = (stage.url(), stage.url());
