@@ -114,7 +114,7 @@ impl Hold {
         bounds.on
             && request.is_met_by(belief)
             && belief.standing(now) == Standing::Held
-            && now < belief.acquired_at + bounds.time
+            && now < belief.granted_at() + bounds.time
             && (!core.queues.is_behind_writer(&request.name, number) || bug(Bug::WriterOvertaken))
     }
 
@@ -306,7 +306,12 @@ impl Hold {
         if let Some(owner) = &hold.owner {
             owner.add(&hold);
         }
-        Unchanged::held(Guard::new(hold), error)
+        let guard = Guard::new(hold);
+        // A shutdown that began meanwhile did not find the lease: dropping the guard releases it.
+        match guard.client().check_open() {
+            Ok(()) => Unchanged::held(guard, error),
+            Err(closed) => Unchanged::no_longer_held(closed),
+        }
     }
 
     /// Ends the belief in a lease that the store no longer has. Returns its owner.

@@ -69,10 +69,12 @@ impl Holds {
     fn check_other_mode(&self, request: &AcquireRequest) -> Result<()> {
         let other = match request.mode {
             Mode::Exclusive => Mode::Shared,
-            Mode::Shared => Mode::Exclusive,
+            // A semaphore has no owner.
+            Mode::Shared | Mode::Permit => Mode::Exclusive,
         };
         let key = (request.name.clone(), other);
-        let is_held = self.holds().get(&key).and_then(Weak::upgrade).is_some();
+        // Never upgraded here: the last reference must not be dropped under the mutex that its drop locks.
+        let is_held = (self.holds().get(&key)).is_some_and(|hold| hold.strong_count() > 0);
         if !is_held {
             return Ok(());
         }

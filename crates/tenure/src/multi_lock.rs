@@ -117,7 +117,8 @@ impl MultiLock {
         self.names.iter().map(AsRef::as_ref)
     }
 
-    /// Waits until all locks can be acquired together.
+    /// Waits until all locks can be acquired together. If one that it has already is lost while it waits
+    /// for the others, it releases all and begins anew.
     ///
     /// For the first second it holds nothing while it waits. Then it acquires the locks one by one, in
     /// an order that is the same for all clients, and keeps those that it has. So callers that name the
@@ -143,14 +144,19 @@ impl MultiLock {
             started,
             limit: self.wait.map(|wait| started + wait),
         };
-        let mut held = Held::new(&self.client);
-        for group in self.groups(&locks) {
-            match wait.for_group(group).await {
-                Ok(guards) => held.extend(guards),
-                Err(error) => return Err(held.give_up(error).await),
+        let groups = self.groups(&locks);
+        loop {
+            let held = wait.for_all(&groups).await?;
+            let guard = self.guard(held);
+            if guard.is_valid() {
+                return Ok(guard);
+            }
+            let lost = guard.lost_error();
+            Held(guard).release().await;
+            if wait.is_over() {
+                return Err(lost);
             }
         }
-        Ok(self.guard(held))
     }
 
     /// Acquires the locks if all of them are free, and returns `None` if one is not.
@@ -353,6 +359,24 @@ struct Wait<'a> {
 }
 
 impl Wait<'_> {
+    /// Waits for one group after the other, and keeps what it has. What it has may be lost when it
+    /// returns.
+    async fn for_all(&self, groups: &[&[OrderedLock]]) -> Result<Held> {
+        let mut held = Held::new(self.client);
+        for group in groups {
+            match self.for_group(group).await {
+                Ok(guards) => held.extend(guards),
+                Err(error) => return Err(held.give_up(error).await),
+            }
+        }
+        Ok(held)
+    }
+
+    /// Whether the caller's time is over.
+    fn is_over(&self) -> bool {
+        self.limit.is_some_and(|limit| limit <= self.now())
+    }
+
     /// Waits for locks that can be acquired in one step. Never waits for one while it holds a later
     /// one.
     async fn for_group(&self, locks: &[OrderedLock]) -> Result<Vec<Guard>> {
@@ -413,6 +437,10 @@ impl Wait<'_> {
                     Tried::Granted(guards)
                 }
                 SeveralOutcome::Busy(at, busy) => {
+                    // Before the caller may be told that it has nothing.
+                    if let Some((_, guard)) = first {
+                        let _ = guard.release().await;
+                    }
                     Tried::Busy(places[at], Box::new(Holder::from(&busy)))
                 }
                 SeveralOutcome::NotTogether => Tried::NotTogether,
@@ -435,7 +463,7 @@ impl Wait<'_> {
                 holder,
             )
         };
-        if holder.is_some() && self.limit.is_some_and(|limit| limit <= now) {
+        if holder.is_some() && self.is_over() {
             return Err(busy(holder));
         }
         let until = self.limit.map_or(patience, |limit| limit.min(patience));

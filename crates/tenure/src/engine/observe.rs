@@ -10,6 +10,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::holder::Holder;
 use crate::leader::{LastReport, Leader};
+use crate::lease::TTL_MIN;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
@@ -117,7 +118,8 @@ impl Observation {
             self.greatest.clone_from(&leader);
         }
         self.report(leader);
-        let fallback = now + ttl.unwrap_or(self.ttl) / 3;
+        // An id can have any ttl.
+        let fallback = now + ttl.unwrap_or(self.ttl).max(TTL_MIN) / 3;
         self.ends_at.map_or(fallback, |end| end.min(fallback))
     }
 
@@ -142,7 +144,7 @@ impl Observation {
         now + if failure.transient {
             RETRY_PAUSE
         } else {
-            self.ttl / 3
+            self.ttl.max(TTL_MIN) / 3
         }
     }
 }

@@ -46,6 +46,27 @@ async fn several_locks_take_one_round_trip_and_one_to_release() {
     }
 }
 
+/// What it had at first ends while it waits for the rest.
+#[tenure_testkit::test(flavor = "multi_thread")]
+async fn a_lock_that_is_lost_while_others_are_waited_for_is_acquired_again() {
+    let server = RedisServer::start();
+    let (a, b) = (
+        Tenure::connect(server.url()).await.unwrap(),
+        Tenure::connect(server.url()).await.unwrap(),
+    );
+    let second = b.lock("second").acquire().await.unwrap();
+    let both = a.locks(["first", "second"]).ttl(ms(2_000)).no_renewal();
+    let waiter = tokio::spawn(async move { both.acquire().await.unwrap() });
+    let has_first = || server.client().command(&["EXISTS", "first"]).int() == 1;
+    // After a second it keeps what it has.
+    assert!(eventually(SOON, has_first));
+    assert!(eventually(SOON, || !has_first()), "it ends");
+    second.release().await.unwrap();
+    let guard = timeout(LONG, waiter).await.expect("in time").unwrap();
+    assert!(guard.is_valid());
+    guard.release().await.unwrap();
+}
+
 #[tenure_testkit::test(flavor = "multi_thread")]
 async fn a_busy_one_of_several_is_found_in_one_round_trip_that_writes_nothing() {
     let server = RedisServer::start();

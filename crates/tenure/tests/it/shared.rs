@@ -55,6 +55,55 @@ async fn an_offer_to_a_reader_alone_becomes_shared() {
     assert_eq!(value.text(), format!("tenure:shared:{}", one.fence()));
 }
 
+/// Readers that wait only for a writer that has died get in as soon as anybody notices that it has.
+#[tenure_testkit::test]
+async fn who_notices_that_a_writer_died_wakes_the_readers_behind_it() {
+    const DEAD: &str = "tenure:00000000000080008000000000000001:7:60000";
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    let connect = async || Tenure::connect(server.url()).await.unwrap();
+    let (a, b, c) = (connect().await, connect().await, connect().await);
+    let guard = a.lock("n").shared().acquire().await.unwrap();
+    // Without a time until which it counts as living, it lives.
+    redis.command(&["ZADD", "tenure:queue:{n}", "1", DEAD]);
+    let wait = |tenure: &Tenure| {
+        let reader = tenure.lock("n").shared();
+        tokio::spawn(async move { reader.acquire().await.unwrap() })
+    };
+    let (one, two) = (wait(&b), wait(&c));
+    let all = async || redis.command(&["ZCARD", "tenure:queue:{n}"]).int() == 3;
+    assert!(soon(all).await);
+    redis.command(&["ZADD", "tenure:alive:{n}", "1", DEAD]);
+    let refused = guard.try_upgrade().await.unwrap_err();
+    assert_eq!(refused.error.kind(), ErrorKind::Busy);
+    // Sooner than a reader asks that hears nothing.
+    let both = tokio::time::timeout(ms(3_500), async {
+        (one.await.unwrap(), two.await.unwrap())
+    });
+    assert!(both.await.is_ok(), "they were not woken");
+    drop(refused);
+}
+
+/// The last reference to a lease may be the one of a caller that asks in the other mode.
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_owner_that_asks_in_the_other_mode_while_it_releases_does_not_hang() {
+    let tenure = Tenure::connect("memory://").await.unwrap();
+    let owner = tenure.owner();
+    let (writer, reader) = (owner.lock("n"), owner.lock("n").shared());
+    let writing = tokio::spawn(async move {
+        for _ in 0..100_000 {
+            drop(writer.try_acquire().await);
+        }
+    });
+    let reading = tokio::spawn(async move {
+        while !writing.is_finished() {
+            drop(reader.try_acquire().await);
+        }
+    });
+    let done = tokio::time::timeout(ms(60_000), reading).await;
+    assert!(done.is_ok(), "one of them hangs");
+}
+
 /// Every reader after the first joins its lease.
 #[tenure_testkit::test]
 async fn readers_of_one_process_cost_the_server_nothing() {

@@ -41,9 +41,9 @@ else
   -- If this user may not publish to the channel, the waiter is delayed; the release must not fail.
   local message, brief = waiter, nil
   if told then
-    -- If others wait too, heard.lua may shorten the offer after this was published. If nobody else
-    -- waits, it does so only if nobody received this.
-    local sure_ms = waiting == 1 and offer_ms or math.min(offer_ms, 500)
+    -- Not longer than heard.lua may make the offer after this was published: it cannot know who heard
+    -- this on a replica.
+    local sure_ms = math.min(offer_ms, 500)
     message = string.format('%s %.0f %.0f %.0f', waiter, told, now, (now_ms + sure_ms) * 1000)
   end
   local heard = redis.pcall('PUBLISH', wake, message)

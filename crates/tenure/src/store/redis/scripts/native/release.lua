@@ -16,8 +16,9 @@
 --
 -- Optimized for speed: most locks are released while there are no waiters.
 
+local has_left = false
 if ARGV[2] and ARGV[2] ~= '' then
-  redis.pcall('ZREM', KEYS[2], ARGV[2])
+  has_left = redis.pcall('ZREM', KEYS[2], ARGV[2]) == 1
   redis.pcall('ZREM', KEYS[3], ARGV[2])
 end
 local found = redis.pcall('GET', KEYS[1])
@@ -28,10 +29,10 @@ if found ~= ARGV[1] then
     end
     found = false
   end
-  local has_left = redis.pcall('ZREM', KEYS[2], ARGV[1]) == 1
+  has_left = redis.pcall('ZREM', KEYS[2], ARGV[1]) == 1 or has_left
   redis.pcall('ZREM', KEYS[3], ARGV[1])
   if has_left and found and string.sub(found, 1, 14) == 'tenure:shared:' then
-    -- Perhaps readers waited only for this waiter: they ask again.
+    -- Perhaps readers waited only for the one that left: they ask again.
     redis.pcall('PUBLISH', 'tenure:wake' .. string.sub(KEYS[2], 13), found)
   end
   return {0, found}

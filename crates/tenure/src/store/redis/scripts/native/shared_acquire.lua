@@ -81,8 +81,11 @@ elseif found and found ~= lease then
   return busy()
 end
 
-if redis.pcall('EXISTS', queue) ~= 0 and found ~= lease then
-  drop_dead(queue, alive, now)
+local has_dropped = redis.pcall('EXISTS', queue) ~= 0 and drop_dead(queue, alive, now)
+if has_dropped and phase then
+  wake_readers(queue, found)
+end
+if found ~= lease and redis.pcall('EXISTS', queue) ~= 0 then
   local first, writer = readers_first(queue, lease)
   if writer and writer ~= lease then
     if phase then
@@ -93,7 +96,7 @@ if redis.pcall('EXISTS', queue) ~= 0 and found ~= lease then
 --@include native/offer.lua
     return busy()
   end
-  if phase and #first > 0 then
+  if phase and #first > 0 and not has_dropped then
     wake_readers(queue, found)
   end
 end

@@ -6,10 +6,11 @@
 
 -- Whether the lease id of a waiter is that of a reader.
 local function is_reader(id)
-  return string.find(id, '^tenure:%x+:0000') ~= nil
+  return string.find(id, '^tenure:%x+:0000[^0]') ~= nil
 end
 
--- Removes dead waiters: see living.lua. With pcall: a key of the wrong type must not block the lock.
+-- Removes dead waiters: see living.lua. True if there were any: readers that only waited for them must
+-- be woken. With pcall: a key of the wrong type must not block the lock.
 local function drop_dead(queue, alive, now)
   local now_ms = string.format('(%.0f', math.floor(now / 1000))
   local dead = redis.pcall('ZRANGEBYSCORE', alive, '-inf', now_ms, 'LIMIT', 0, 1000)
@@ -17,10 +18,12 @@ local function drop_dead(queue, alive, now)
     redis.pcall('ZREM', queue, unpack(dead))
     redis.pcall('ZREM', alive, unpack(dead))
   end
+  return #dead > 0
 end
 
 -- The readers at the head of the queue, and the first waiter that is not one of them, or `before`.
--- A thousand at most: the others ask for themselves.
+-- A thousand at most: the others ask for themselves. If there are more readers, the second value is the
+-- first of them, because nobody has looked who waits behind them.
 local function readers_first(queue, before)
   local first = {}
   local waiters = redis.pcall('ZRANGE', queue, 0, 999)
@@ -30,7 +33,7 @@ local function readers_first(queue, before)
     end
     first[#first + 1] = waiter
   end
-  return first
+  return first, #first == 1000 and first[1] or nil
 end
 
 -- Wakes waiting readers: they ask again, and find that they hold the lock or may share it.

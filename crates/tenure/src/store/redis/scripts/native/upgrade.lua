@@ -48,7 +48,9 @@ if found ~= ARGV[2] then
   if not redis.call('ZSCORE', readers, ARGV[1]) then
     return {'gone', false}
   end
-  drop_dead(queue, alive, now)
+  if drop_dead(queue, alive, now) then
+    wake_readers(queue, found)
+  end
   local others = redis.call('ZCARD', readers) - 1
   local waiters = redis.pcall('ZCARD', queue)
   waiters = type(waiters) == 'number' and waiters or 0
