@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
-use tenure::{ClientRecord, Holder, LeaseId, Listed, Locks};
+use tenure::{ClientRecord, Holder, LeaseId, Listed, Locks, Mode};
 use utoipa::ToSchema;
 
 use crate::time::{self, millis, moment};
@@ -156,7 +156,7 @@ impl LockReport {
     fn held_by(&mut self, lease: &LeaseId, client: Option<&ClientRecord>) {
         self.held = true;
         self.lease_id = Some(lease.to_string());
-        self.foreign = !lease.is_tenure() && !lease.is_phase();
+        self.foreign = !lease.is_tenure() && lease.mode() == Mode::Exclusive;
         self.holder = client.map(ClientReport::of);
     }
 
@@ -259,6 +259,11 @@ impl LockReport {
     /// The holder, in short.
     fn who(&self) -> String {
         let alone = self.who_alone();
+        let lease = self.lease_id.as_ref().map(LeaseId::new);
+        if let Some(limit) = lease.and_then(|lease| lease.semaphore_limit()) {
+            let leases = self.readers;
+            return format!("semaphore of {limit}, {leases} leases, first {alone}");
+        }
         match (self.readers, &self.holder) {
             (0, _) => alone,
             (1, Some(_)) => format!("{alone} (reader)"),

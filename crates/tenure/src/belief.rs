@@ -12,7 +12,7 @@ use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::settings::HandOff;
 use crate::standing::{LostReason, Standing};
-use crate::store::{InFlight, LeaseSpec};
+use crate::store::{InFlight, LeaseSpec, PermitRequest, Slots};
 
 /// The belief in one lease: shared by the guards of a chain and the watchdog. When the lease is
 /// handed off, the next holder gets a belief of its own in the same lease.
@@ -38,6 +38,8 @@ pub(crate) struct Belief {
     /// Whether the store granted it without a place in its queue, so that nobody was known to wait.
     uncontended: bool,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
+    /// What it has of a semaphore.
+    pub(crate) permits: Option<Arc<HeldPermits>>,
     /// Set if an earlier attempt of the same acquisition may still run on the server.
     pub(crate) in_flight: Option<InFlight>,
     hand_off: HandOffBudget,
@@ -46,6 +48,13 @@ pub(crate) struct Belief {
     /// Cancelled when the lease is lost or released. Made for the first who asks for it: most holders
     /// release without.
     no_longer_held: OnceLock<CancellationToken>,
+}
+
+/// What a lease has of a semaphore.
+#[derive(Debug)]
+pub(crate) struct HeldPermits {
+    pub(crate) request: PermitRequest,
+    pub(crate) slots: Slots,
 }
 
 /// Until when a lease may be believed, in nanoseconds of the clock. It belongs to the lease, so all
@@ -72,6 +81,7 @@ pub(crate) struct Grant {
     pub(crate) keep: Option<Duration>,
     pub(crate) uncontended: bool,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
+    pub(crate) permits: Option<Arc<HeldPermits>>,
     pub(crate) in_flight: Option<InFlight>,
 }
 
@@ -123,6 +133,7 @@ impl Belief {
             keep: grant.keep,
             uncontended: grant.uncontended,
             meta: grant.meta,
+            permits: grant.permits,
             in_flight: grant.in_flight,
             hand_off: HandOffBudget {
                 since: grant.sent_at,
@@ -169,6 +180,7 @@ impl Belief {
             keep: self.keep,
             uncontended: false,
             meta: Arc::clone(&self.meta),
+            permits: None,
             in_flight: self.in_flight,
         })
     }
@@ -210,6 +222,8 @@ impl Belief {
             keep: self.keep,
             uncontended: self.uncontended,
             meta: Arc::clone(&self.meta),
+            // Leases of permits are not handed off.
+            permits: None,
             in_flight: self.in_flight,
             hand_off: HandOffBudget {
                 left,
@@ -265,6 +279,11 @@ impl Belief {
     pub(crate) fn is_ahead_of_clock(&self, now: Moment) -> bool {
         let next = Fence::new(self.fence.get() + 1);
         self.hand_off.left > 0 && !self.hand_off.covers(next, now)
+    }
+
+    /// When the reply with the grant came.
+    pub(crate) fn granted_at(&self) -> Moment {
+        self.hand_off.minted_at
     }
 
     /// Whether only an offer was granted so far: a renewal must make it a whole lease.
@@ -451,6 +470,7 @@ mod tests {
             keep: None,
             uncontended: true,
             meta: Arc::default(),
+            permits: None,
             in_flight: None,
         }))
     }

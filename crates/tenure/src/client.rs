@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::locks::{Locks, delegate_to_locks};
 use crate::moment::{Clock, ManualClock};
+use crate::semaphore::Semaphore;
 use crate::settings::Settings;
 use crate::sharded::Sharded;
 use crate::stats::Stats;
@@ -76,6 +77,14 @@ impl Tenure {
 }
 
 delegate_to_locks!(Tenure);
+
+impl Tenure {
+    /// A semaphore with this name: at most `limit` permits are in use at the same time. See
+    /// [`Semaphore`].
+    pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Semaphore {
+        self.locks.semaphore(name.as_ref(), limit)
+    }
+}
 
 impl fmt::Debug for Tenure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -149,16 +149,18 @@ impl Listed {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.lease.is_phase() {
-            match self.readers {
-                0 => f.write_str("readers")?,
-                1 => f.write_str("one reader")?,
-                count => write!(f, "{count} readers")?,
-            }
+        let stands_for_several = self.lease.is_phase() || self.lease.semaphore_limit().is_some();
+        match (self.lease.semaphore_limit(), self.readers) {
+            (Some(limit), 0) => write!(f, "all permits of `{limit}`")?,
+            (Some(limit), count) => write!(f, "{count} leases of its `{limit}` permits")?,
+            (None, _) if !stands_for_several => {}
+            (None, 0) => f.write_str("readers")?,
+            (None, 1) => f.write_str("one reader")?,
+            (None, count) => write!(f, "{count} readers")?,
         }
         match &self.client {
-            Some(client) if self.lease.is_phase() => write!(f, ", among them {client}")?,
-            None if self.lease.is_phase() => {}
+            Some(client) if stands_for_several => write!(f, ", among them {client}")?,
+            None if stands_for_several => {}
             Some(client) => write!(f, "{client} (lease `{}`)", self.lease)?,
             None if self.lease.is_tenure() => write!(f, "lease `{}`", self.lease)?,
             None => write!(f, "`{}` (written by another library)", self.lease)?,

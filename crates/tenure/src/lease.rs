@@ -34,8 +34,12 @@ const OFFER_MARK: &str = "00";
 const CANDIDATE_MARK: &str = "000";
 /// Before the number of a shared lease.
 const SHARED_MARK: &str = "0000";
+/// Before the number of a lease of permits.
+const PERMIT_MARK: &str = "00000";
 /// How the key of a lock begins while readers share it; then follows the fence of their phase.
 const PHASE_PREFIX: &str = "tenure:shared:";
+/// How the key of a semaphore begins; then follows its limit.
+const SEMAPHORE_PREFIX: &str = "tenure:semaphore:";
 
 /// A fencing token: a number that increases with every grant of a lock.
 ///
@@ -76,9 +80,9 @@ impl From<Fence> for u64 {
 /// `<uuid of the client>:<number and ttl>`. The number of a lease that its client may
 /// [keep](crate::Lock::keep) begins with a zero, that of a lease that can be granted by a message
 /// with two zeros, that of a [candidate](crate::Election) with three, that of a
-/// [shared](crate::Lock::shared) lease with four. A lock that readers share has
-/// `tenure:shared:<fence>` in place of a lease id. A lock taken by another library has whatever id that
-/// library wrote.
+/// [shared](crate::Lock::shared) lease with four, that of a [permit](crate::Permit) with five. A lock
+/// that readers share has `tenure:shared:<fence>` in place of a lease id, and a semaphore has
+/// `tenure:semaphore:<limit>`. A lock taken by another library has whatever id that library wrote.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId(Arc<str>);
 
@@ -135,6 +139,21 @@ impl LeaseId {
         Self::marked(layout, client, SHARED_MARK, number, ttl)
     }
 
+    /// The same for permits of a semaphore.
+    pub(crate) fn fresh_of_permit(
+        layout: Layout,
+        client: &ClientId,
+        number: u64,
+        ttl: Duration,
+    ) -> Self {
+        Self::marked(layout, client, PERMIT_MARK, number, ttl)
+    }
+
+    /// What a semaphore with this limit has in place of a lease id.
+    pub(crate) fn of_semaphore(limit: u32) -> Self {
+        Self(format!("{SEMAPHORE_PREFIX}{limit}").into())
+    }
+
     /// What a lock has in place of a lease id while readers share it in the phase with this fence.
     pub(crate) fn of_phase(fence: Fence) -> Self {
         Self(format!("{PHASE_PREFIX}{fence}").into())
@@ -189,13 +208,22 @@ impl LeaseId {
 
     /// How a lease with this id shares its lock.
     pub fn mode(&self) -> Mode {
-        let is_shared = |number: &str| number.starts_with(SHARED_MARK);
-        let is_shared = self.is_phase() || self.is_tenure() && self.number().is_some_and(is_shared);
-        if is_shared {
-            Mode::Shared
-        } else {
-            Mode::Exclusive
+        if self.is_phase() {
+            return Mode::Shared;
         }
+        if self.semaphore_limit().is_some() {
+            return Mode::Permit;
+        }
+        match self.number().filter(|_| self.is_tenure()) {
+            Some(number) if number.starts_with(PERMIT_MARK) => Mode::Permit,
+            Some(number) if number.starts_with(SHARED_MARK) => Mode::Shared,
+            _ => Mode::Exclusive,
+        }
+    }
+
+    /// The limit of the semaphore that has this in place of a lease id.
+    pub fn semaphore_limit(&self) -> Option<u32> {
+        self.0.strip_prefix(SEMAPHORE_PREFIX)?.parse().ok()
     }
 
     /// Whether this is in place of the lease ids of several readers that share a lock.

@@ -25,7 +25,7 @@ use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::standing::{LostReason, Released};
-use crate::store::Failure;
+use crate::store::{Failure, PermitRequest};
 use crate::waiting_caller::WaitingCaller;
 
 /// Limits on a lease's metadata: number of entries, and total bytes. Metadata is sent with every
@@ -54,6 +54,8 @@ pub struct Lock {
     meta: BTreeMap<String, String>,
     /// Whether the metadata is that of a candidate in an election.
     is_candidate: bool,
+    /// What is wanted of a semaphore.
+    permits: Option<PermitRequest>,
 }
 
 impl Lock {
@@ -72,6 +74,7 @@ impl Lock {
             replicas: None,
             meta: BTreeMap::new(),
             is_candidate: false,
+            permits: None,
         }
     }
 
@@ -249,6 +252,13 @@ impl Lock {
         self.meta = leader::candidate_meta(value);
         self.is_candidate = true;
         self.keep = Some(Duration::ZERO);
+        self
+    }
+
+    /// For permits of the semaphore with this name.
+    pub(crate) fn for_permits(mut self, permits: PermitRequest) -> Self {
+        self.mode = Mode::Permit;
+        self.permits = Some(permits);
         self
     }
 
@@ -461,8 +471,8 @@ impl Lock {
         let joined = core.clock.now();
         let patient = limit.is_none_or(|limit| limit >= self.client.core.settings.response_timeout);
         let number = core.queues.next_number();
-        // Readers may have the lock here already, and share it.
-        let is_free = self.mode == Mode::Shared || !core.watchdog.is_tracked(&request.name);
+        // Others may have the lock here already, and share it.
+        let is_free = self.mode != Mode::Exclusive || !core.watchdog.is_tracked(&request.name);
         let free = patient && is_free;
         let (begun, found_busy) =
             if free && let Some(_permit) = core.queues.try_fast_path(&request.name) {
@@ -581,16 +591,19 @@ impl Lock {
             keep,
             replicas,
             meta: shared_meta(&self.meta),
+            permits: self.permits,
         })
     }
 
     fn check_mode(&self) -> Result<()> {
-        let cause = if self.mode == Mode::Exclusive {
-            return Ok(());
-        } else if !self.meta.is_empty() {
-            "a shared lease has no metadata: remove it, or acquire the lock exclusively"
-        } else {
-            return self.client.core.settings.check_shared();
+        let settings = &self.client.core.settings;
+        let cause = match self.mode {
+            Mode::Exclusive => return Ok(()),
+            Mode::Permit => return settings.check_semaphores(),
+            Mode::Shared if self.meta.is_empty() => return settings.check_shared(),
+            Mode::Shared => {
+                "a shared lease has no metadata: remove it, or acquire the lock exclusively"
+            }
         };
         Err(Error::invalid_setting("the mode", self.mode, cause))
     }

@@ -18,6 +18,7 @@ use crate::moment::Moment;
 use crate::multi_lock::MultiLock;
 use crate::name::LockName;
 use crate::owner::Owner;
+use crate::semaphore::Semaphore;
 use crate::standing::Released;
 use crate::stats::StatsSnapshot;
 use crate::store::LeaseSpec;
@@ -74,6 +75,12 @@ impl Locks {
     /// The same as a client of this kind offers it.
     pub(crate) fn election_of<T>(&self, name: &str) -> Election<T> {
         Election::new(Arc::clone(&self.client), name)
+    }
+
+    /// A semaphore with this name. Not every deployment has semaphores, so this is offered by
+    /// [`Tenure::semaphore`](crate::Tenure::semaphore).
+    pub(crate) fn semaphore(&self, name: &str, limit: u32) -> Semaphore {
+        Semaphore::new(&self.client, name, limit)
     }
 
     /// Several locks that are acquired together, all of them or none: at most

@@ -13,6 +13,8 @@ pub enum Mode {
     Exclusive,
     /// Other shared leases may hold the lock at the same time, but no exclusive one.
     Shared,
+    /// The lease has permits of a [semaphore](crate::Semaphore), each in a slot of its own.
+    Permit,
 }
 
 impl fmt::Display for Mode {
@@ -20,6 +22,7 @@ impl fmt::Display for Mode {
         f.write_str(match self {
             Self::Exclusive => "exclusive",
             Self::Shared => "shared",
+            Self::Permit => "permit",
         })
     }
 }

@@ -64,6 +64,12 @@ impl LockName {
         ["queue", "alive"].map(|role| self.neighbour(role))
     }
 
+    /// The keys of a semaphore beside its own: leases, slots, slots that were given back, and what
+    /// waiters want.
+    pub(crate) fn permit_keys(&self) -> [String; 4] {
+        ["permits", "slots", "unused", "wanted"].map(|role| self.neighbour(role))
+    }
+
     /// A key of Tenure's in the same slot as the lock itself.
     pub(crate) fn neighbour(&self, role: &str) -> String {
         self.neighbour_parts(role).concat()

@@ -79,6 +79,16 @@ bugs! {
     UpgradePastWaiters = "upgrade-past-waiters",
     /// a lease can be shared although it is gone
     DowngradeWithoutCompare = "downgrade-without-compare",
+    /// permits are granted however many are in use
+    PermitLimitIgnored = "permit-limit-ignored",
+    /// each client has the limit that it asks for
+    PermitLimitNotCompared = "permit-limit-not-compared",
+    /// a caller gets permits although others wait for more than are free
+    PermitOvertaken = "permit-overtaken",
+    /// a release of permits does not give their slots back
+    PermitSlotsKept = "permit-slots-kept",
+    /// the renewal of a lease of permits creates it
+    PermitRenewalCreates = "permit-renewal-creates",
     /// a release compares and deletes in two round trips
     ReleaseInTwoSteps = "release-in-two-steps",
     /// the deadline counts from the reply
@@ -259,6 +269,36 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
         "native/release.lua",
         "if found ~= ARGV[1] then",
         "if not found then",
+    ),
+    (
+        Bug::PermitLimitIgnored,
+        "native/permit_acquire.lua",
+        "is_next and count <= limit - slots_in_use()",
+        "is_next",
+    ),
+    (
+        Bug::PermitLimitNotCompared,
+        "native/permit_acquire.lua",
+        "if found and limit_of(found) ~= limit then",
+        "if false then",
+    ),
+    (
+        Bug::PermitOvertaken,
+        "native/permit_acquire.lua",
+        "local is_next = overtakes or #still == 0 or still[1] == lease",
+        "local is_next = true",
+    ),
+    (
+        Bug::PermitSlotsKept,
+        "native/permit_release.lua",
+        "local was_held = give_back(id)",
+        "local was_held = redis.call('ZREM', permits, id) == 1",
+    ),
+    (
+        Bug::PermitRenewalCreates,
+        "native/permit_renew.lua",
+        "if not ends or tonumber(ends) <= now then",
+        "if false then",
     ),
     (
         Bug::UpgradeBesideReaders,

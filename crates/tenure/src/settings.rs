@@ -131,6 +131,20 @@ impl Settings {
         Err(Error::invalid_setting("the mode", Mode::Shared, cause))
     }
 
+    /// # Errors
+    ///
+    /// If there are no semaphores on this deployment.
+    pub(crate) fn check_semaphores(&self) -> Result<()> {
+        let cause = if self.longest_ttl.is_some() {
+            "a Redlock has no semaphores: no majority of its nodes can count permits"
+        } else if self.layout == Layout::Redisson {
+            "there are no semaphores in Redisson's layout: use the layout `native`"
+        } else {
+            return Ok(());
+        };
+        Err(Error::invalid_setting("the mode", Mode::Permit, cause))
+    }
+
     /// For how long a lease of this ttl is kept after its grant, if at all: as its lock asks, or as
     /// the client does for every lock.
     ///

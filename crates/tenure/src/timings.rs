@@ -171,6 +171,8 @@ words! {
         Downgrade = "downgrade",
         /// Make a shared lease exclusive.
         Upgrade = "upgrade",
+        /// Change the limit of a semaphore.
+        Resize = "resize",
         /// Change the value of a leader.
         Proclaim = "proclaim",
         /// Vote, as one of several independent servers.

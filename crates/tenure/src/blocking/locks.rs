@@ -10,6 +10,7 @@ use super::guard::Guard;
 use super::handle::{Handle, holds_of_this_thread};
 use super::lock::Lock;
 use super::multi_lock::MultiLock;
+use super::semaphore::Semaphore;
 use crate::error::Result;
 use crate::holder::{ClientRecord, Listing};
 use crate::lease::{ClientId, Lease, LeaseId};
@@ -60,6 +61,10 @@ impl Locks {
 
     pub(super) fn election_of<T: Client>(&self, name: &str) -> Election<T> {
         Election::new(&self.handle, name)
+    }
+
+    pub(super) fn semaphore(&self, name: &str, limit: u32) -> Semaphore {
+        Semaphore::new(&self.handle, name, limit)
     }
 
     /// Adopts a detached lease. See [`tenure::Locks::adopt`](crate::Locks::adopt).

@@ -29,6 +29,7 @@ pub use self::locks::Locks;
 use self::locks::delegate_to_locks;
 pub use self::multi_guard::MultiGuard;
 pub use self::multi_lock::MultiLock;
+pub use self::semaphore::{Permit, Semaphore};
 use crate::error::Result;
 use crate::holder::{ClientRecord, Listing};
 use crate::lease::{ClientId, Lease, LeaseId};
@@ -45,6 +46,7 @@ mod lock;
 mod locks;
 mod multi_guard;
 mod multi_lock;
+mod semaphore;
 
 /// A client of one store, for programs without an async runtime.
 #[derive(Clone)]
@@ -90,6 +92,13 @@ impl Redlock {
 
 delegate_to_locks!(Tenure);
 delegate_to_locks!(Redlock);
+
+impl Tenure {
+    /// A semaphore with this name. See [`tenure::Semaphore`](crate::Semaphore).
+    pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Semaphore {
+        self.locks.semaphore(name.as_ref(), limit)
+    }
+}
 
 impl fmt::Debug for Tenure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

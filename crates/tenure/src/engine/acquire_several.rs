@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{AcquireReply, Attempt, Busy, Failure, SeveralReply};
+use crate::store::{AcquireReply, Attempt, Busy, Failure, SeveralReply, Slots, a_semaphore};
 
 /// The result of an attempt for several locks.
 pub(crate) enum SeveralOutcome {
@@ -140,14 +140,19 @@ impl Acquisitions {
         let attempts: Vec<Attempt> = self.0.iter().map(|it| it.to_attempt(1, false)).collect();
         match core.store.acquire_several(&attempts, limit).await {
             Ok(SeveralReply::Granted { fences, sent_at }) => {
-                let replies = fences
-                    .into_iter()
-                    .map(|fence| AcquireReply::Granted { fence, sent_at });
+                let replies = fences.into_iter().map(|fence| AcquireReply::Granted {
+                    fence,
+                    sent_at,
+                    slots: Slots::default(),
+                });
                 let replies = attempts.into_iter().zip(replies);
                 let granted = self.interpret(core, replies)?;
                 Ok(Ok(SeveralGrant::Granted(granted)))
             }
             Ok(SeveralReply::Busy { at, busy }) => {
+                if let Some(limit) = busy.holder.semaphore_limit() {
+                    return Err(a_semaphore(self.name(at), limit));
+                }
                 core.stats.found_busy();
                 Ok(Ok(SeveralGrant::Busy(at, busy)))
             }

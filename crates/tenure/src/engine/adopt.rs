@@ -7,7 +7,7 @@ use super::retry::Retry;
 use crate::belief::{Belief, Grant};
 use crate::client_handle::ClientHandle;
 use crate::core::Core;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::holds::Holds;
 use crate::lease::{Lease, LeaseId};
@@ -27,6 +27,13 @@ pub(crate) async fn adopt(
     let fresh = match lease.id.mode() {
         Mode::Exclusive => LeaseId::fresh,
         Mode::Shared => LeaseId::fresh_shared,
+        Mode::Permit => {
+            let text = format!(
+                "cannot adopt lease `{}` of semaphore `{}`: permits cannot be adopted; release it",
+                lease.id, lease.name
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
     };
     let id = fresh(core.settings.layout, &core.id, number, lease.ttl);
     let held = LeaseSpec {
@@ -80,6 +87,7 @@ async fn adopt_with_retry(
         keep: None,
         uncontended: false,
         meta: Arc::default(),
+        permits: None,
         in_flight: in_flight.take(),
     })))
 }

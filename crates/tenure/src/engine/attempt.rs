@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
-use crate::belief::{Belief, Grant};
+use crate::belief::{Belief, Grant, HeldPermits};
 use crate::core::Core;
 use crate::error::{Error, ErrorKind};
 use crate::leader::is_candidate_meta;
@@ -15,7 +15,8 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 use crate::store::{
-    AcquireReply, Attempt, Busy, Failure, InFlight, LeaseSpec, NotYet, OfferedGrant,
+    AcquireReply, Attempt, Busy, Failure, InFlight, LeaseSpec, NotYet, OfferedGrant, PermitRequest,
+    a_semaphore,
 };
 
 /// How long a caller that gives up waits for the cleanup. The cleanup continues in any case.
@@ -33,6 +34,8 @@ pub(crate) struct AcquireRequest {
     pub(crate) keep: Option<Duration>,
     pub(crate) replicas: u32,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
+    /// What is wanted of a semaphore; `None` for a lock.
+    pub(crate) permits: Option<PermitRequest>,
 }
 
 impl AcquireRequest {
@@ -50,6 +53,7 @@ impl AcquireRequest {
             && self.max_hold == belief.max_hold
             && self.keep == belief.keep
             && self.replicas == belief.held.replicas
+            && self.permits == belief.permits.as_ref().map(|held| held.request)
             && self.meta == belief.meta
             // An adopted lease may have metadata that this client does not know.
             && self.meta.is_empty() != belief.held.has_meta
@@ -107,10 +111,10 @@ impl Acquisition {
         self.interpret(core, attempt, answer)
     }
 
-    /// How many fences to reserve. A candidate and a reader need one: their leases are neither handed off
-    /// nor kept.
+    /// How many fences to reserve. Only an exclusive lease that is no candidate's is handed off or kept;
+    /// the others need one.
     fn fences(&self, core: &Core) -> u32 {
-        if self.request.mode == Mode::Shared {
+        if self.request.mode != Mode::Exclusive {
             return 1;
         }
         if self.request.is_candidate() && !bug(Bug::ElectionHandedOff) {
@@ -127,6 +131,7 @@ impl Acquisition {
             meta: Arc::clone(&self.request.meta),
             fences,
             queue,
+            permits: self.request.permits,
         }
     }
 
@@ -161,6 +166,7 @@ impl Acquisition {
             keep: None,
             uncontended: false,
             meta: Arc::clone(&self.request.meta),
+            permits: None,
             in_flight: None,
         };
         Some(Arc::new(Belief::of_offer(grant_of_offer, grant.until)))
@@ -175,11 +181,20 @@ impl Acquisition {
     ) -> Result<AttemptOutcome, Failure> {
         match answer {
             Ok(AcquireReply::Busy(busy)) => {
+                if let Some(limit) = busy.holder.semaphore_limit()
+                    && self.request.mode != Mode::Permit
+                {
+                    return Err(a_semaphore(&self.request.name, limit));
+                }
                 core.stats.found_busy();
                 Ok(AttemptOutcome::Busy(busy))
             }
             Ok(AcquireReply::NotYet(not_yet)) => Ok(AttemptOutcome::NotYet(not_yet)),
-            Ok(AcquireReply::Granted { fence, sent_at }) => {
+            Ok(AcquireReply::Granted {
+                fence,
+                sent_at,
+                slots,
+            }) => {
                 let answered_at = core.clock.now();
                 let ended = answered_at >= believed_until(sent_at, self.request.ttl);
                 if ended && !bug(Bug::EndedGrantTakenUp) {
@@ -199,6 +214,10 @@ impl Acquisition {
                     keep: self.request.keep,
                     uncontended,
                     meta: Arc::clone(&self.request.meta),
+                    permits: self
+                        .request
+                        .permits
+                        .map(|request| Arc::new(HeldPermits { request, slots })),
                     in_flight: self.in_flight.take(),
                 });
                 Ok(AttemptOutcome::Granted(Arc::new(belief)))
@@ -270,8 +289,10 @@ impl Acquisition {
 /// an offer as a grant.
 fn fresh_id(core: &Core, request: &AcquireRequest, number: u64) -> LeaseId {
     let (layout, ttl) = (core.settings.layout, request.ttl);
-    if request.mode == Mode::Shared {
-        return LeaseId::fresh_shared(layout, &core.id, number, ttl);
+    match request.mode {
+        Mode::Exclusive => {}
+        Mode::Shared => return LeaseId::fresh_shared(layout, &core.id, number, ttl),
+        Mode::Permit => return LeaseId::fresh_of_permit(layout, &core.id, number, ttl),
     }
     match request.keep {
         Some(_) => LeaseId::fresh_to_keep(layout, &core.id, number, ttl),

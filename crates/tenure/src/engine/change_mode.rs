@@ -8,11 +8,12 @@ use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::hold::Hold;
-use crate::lease::LeaseId;
+use crate::lease::{Fence, LeaseId};
 use crate::mode::Mode;
+use crate::moment::Moment;
 use crate::pending_work::PendingOne;
 use crate::standing::{LostReason, Standing};
-use crate::store::{InFlight, LeaseSpec, ModeReply};
+use crate::store::{InFlight, LeaseSpec, ModeReply, NotHeld};
 use crate::unchanged::Unchanged;
 
 /// Changes the mode of a lease that one guard holds. Runs on the engine: if its caller goes away, the
@@ -30,18 +31,24 @@ pub(crate) async fn change_mode(
     let number = Core::next_lease_number();
     let held = continued(core, &belief, number, to);
     let mut in_flight = None;
-    let changed = match ask(core, &belief.held.id, &held, &mut in_flight).await {
+    let changed = match ask(core, &belief, &held, &mut in_flight).await {
         Ok(changed) => changed,
         Err(error) if in_flight.is_some() => {
-            // Nobody knows which lease there is. Both end, the one that was believed first.
-            drop(hold);
+            // An attempt may still change the mode, so nobody knows which lease there is: both end.
+            let before = core.release_request(&belief, None);
+            drop(hold.end_without_release());
+            client.engine.spawn(core.release_task(before, None));
             drop(core.release_abandoned(held, in_flight));
             return Err(Unchanged::no_longer_held(error));
         }
         Err(error) => return Err(hold.go_on(error)),
     };
+    if belief.in_flight.is_some() {
+        // An attempt to acquire the lease from before may still land.
+        drop(core.release_abandoned(belief.held.clone(), belief.in_flight));
+    }
     match changed {
-        ModeReply::Changed { fence, sent_at } => {
+        Ok((fence, sent_at)) => {
             let owner = hold.end_without_release();
             let grant = Grant {
                 number,
@@ -55,21 +62,16 @@ pub(crate) async fn change_mode(
                 keep: None,
                 uncontended: false,
                 meta: Arc::default(),
+                permits: None,
                 in_flight,
             };
             Guard::take(&client, owner, Arc::new(Belief::new(grant)))
                 .map_err(Unchanged::no_longer_held)
         }
-        ModeReply::Shared { readers, waiters } => {
-            let error = shared_error(&held, readers, waiters);
-            Err(hold.go_on(error))
-        }
-        ModeReply::NotHeld(found) => {
-            let reason = found
-                .taken_by
-                .map_or(LostReason::Gone, |_| LostReason::Taken);
+        Err(found) => {
             drop(hold.end_without_release());
-            Err(Unchanged::no_longer_held(Error::lost(&held.name, reason)))
+            let error = Error::lost(&held.name, found.reason());
+            Err(Unchanged::no_longer_held(error))
         }
     }
 }
@@ -79,7 +81,7 @@ fn continued(core: &Core, belief: &Belief, number: u64, to: Mode) -> LeaseSpec {
     let before = &belief.held;
     let fresh = match to {
         Mode::Exclusive => LeaseId::fresh,
-        Mode::Shared => LeaseId::fresh_shared,
+        Mode::Shared | Mode::Permit => LeaseId::fresh_shared,
     };
     let id = fresh(core.settings.layout, &core.id, number, before.ttl);
     LeaseSpec {
@@ -89,17 +91,25 @@ fn continued(core: &Core, belief: &Belief, number: u64, to: Mode) -> LeaseSpec {
     }
 }
 
-/// Retries until there is a useful reply or no time left.
+/// Retries until there is a useful reply, or the lease from before can be believed no longer: nobody
+/// else tells its holder meanwhile. Returns the new fence and when the request was sent, or why there is
+/// no lease.
 async fn ask(
     core: &Core,
-    from: &LeaseId,
+    before: &Belief,
     held: &LeaseSpec,
     in_flight: &mut Option<InFlight>,
-) -> Result<ModeReply> {
+) -> Result<Result<(Fence, Moment), NotHeld>> {
     let mut retry = Retry::new(core);
+    retry.limit = retry.limit.min(before.believable_until());
+    let from = &before.held.id;
     loop {
         let failure = match core.store.change_mode(from, held, retry.limit).await {
-            Ok(reply) => return Ok(reply),
+            Ok(ModeReply::Changed { fence, sent_at }) => return Ok(Ok((fence, sent_at))),
+            Ok(ModeReply::NotHeld(found)) => return Ok(Err(found)),
+            Ok(ModeReply::Shared { readers, waiters }) => {
+                return Err(shared_error(held, readers, waiters));
+            }
             Err(failure) => failure,
         };
         let lost = failure.in_flight.map(|it| it.and(*in_flight));

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use crate::holder::{ClientRecord, Holder};
 use crate::lease::ClientId;
+use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::store::Busy;
 
 /// How often to poll a lock whose holder is another library, which may release without publishing.
 const POLL_FOREIGN: Duration = Duration::from_secs(1);
-/// How often to poll a lock that readers share, each with its own ttl.
+/// How often to poll a lock that readers share, or a semaphore: each lease has its own ttl.
 const POLL_READERS: Duration = Duration::from_secs(5);
 /// How long a waiter far back in the queue sleeps at most, unless those ahead of it sleep even
 /// longer.
@@ -102,7 +103,8 @@ impl CurrentHolder {
     pub(super) fn poll_after_far_behind(&self) -> Duration {
         let interval = self.poll_after();
         let left = self.busy.remaining.unwrap_or(interval);
-        let publishes = self.busy.holder.is_tenure() || self.busy.holder.is_phase();
+        let holder = &self.busy.holder;
+        let publishes = holder.is_tenure() || holder.mode() != Mode::Exclusive;
         if publishes {
             left.min(FAR_BEHIND_SLEEP_MAX).max(interval)
         } else {
@@ -115,7 +117,7 @@ impl CurrentHolder {
         let holder = &self.busy.holder;
         match holder.ttl() {
             Some(ttl) => ttl / 3,
-            None if holder.is_phase() => POLL_READERS,
+            None if holder.mode() != Mode::Exclusive => POLL_READERS,
             None => POLL_FOREIGN,
         }
     }

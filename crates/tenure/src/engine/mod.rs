@@ -36,6 +36,7 @@ pub(crate) mod proclaim;
 pub(crate) mod release;
 pub(crate) mod release_several;
 pub(crate) mod renew_detached;
+pub(crate) mod resize;
 pub(crate) mod retry;
 pub(crate) mod reuse;
 mod shutdown;

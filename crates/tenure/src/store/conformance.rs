@@ -12,9 +12,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use super::memory::machine::{Effect, Machine, MachineReply, ModeUnchanged};
 use super::redis::RedisStore;
 use super::{
-    AcquireReply, Attempt, Event, LeaseSpec, ModeReply, ReleaseReply, RenewReply, SeveralReply,
-    Store, TurnReply,
+    AcquireReply, Attempt, Event, Failure, LeaseSpec, ModeReply, PermitRequest, ReleaseReply,
+    RenewReply, SeveralReply, Slots, Store, TurnReply,
 };
+use crate::error::ErrorKind;
 use crate::layout::Layout;
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::mode::Mode;
@@ -33,6 +34,8 @@ const AGE: Duration = Duration::from_secs(36);
 const FENCES: u32 = 3;
 /// Leases that are requested, and one more that never is.
 const LEASES: usize = 4;
+/// The limit of every semaphore, unless a step changes it.
+const LIMIT: u32 = 3;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -74,6 +77,11 @@ enum Step {
         from: usize,
         lease: usize,
     },
+    /// Only of semaphores.
+    Resize {
+        name: usize,
+        limit: u32,
+    },
     Look {
         name: usize,
     },
@@ -87,6 +95,8 @@ enum Said {
     Granted,
     /// Granted with the fence of the readers that have the lock already.
     Joined,
+    Permits(Slots),
+    Refused(ErrorKind),
     Offered(String),
     Busy(String),
     Yes,
@@ -131,6 +141,11 @@ fn redis_shares_locks_as_the_machine_does() {
 }
 
 #[test]
+fn redis_gives_permits_as_the_machine_does() {
+    check_histories(Layout::Native, Leases::Permits);
+}
+
+#[test]
 fn redissons_layout_does_what_the_machine_does() {
     check_histories(Layout::Redisson, Leases::Exclusive);
 }
@@ -141,6 +156,8 @@ enum Leases {
     Exclusive,
     /// Those with an odd number.
     HalfShared,
+    /// Of semaphores: one permit each, but the third wants two, and the last may overtake.
+    Permits,
 }
 
 fn check_histories(layout: Layout, leases: Leases) {
@@ -203,6 +220,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (name.clone(), lease.clone(), lease.clone())
             .prop_map(|(name, from, lease)| Step::ChangeMode { name, from, lease }),
         3 => (name.clone(), lease).prop_map(|(name, lease)| Step::Release { name, lease }),
+        1 => (name.clone(), 1..=LIMIT).prop_map(|(name, limit)| Step::Resize { name, limit }),
         1 => name.prop_map(|name| Step::Look { name }),
         2 => Just(Step::Age),
     ]
@@ -289,6 +307,9 @@ impl Both {
             // Not zero, because zeros before a number are marks.
             leases: (10..=10 + LEASES as u64)
                 .map(|n| match layout {
+                    _ if leases == Leases::Permits => {
+                        LeaseId::fresh_of_permit(layout, &client, n, TTL)
+                    }
                     Layout::Native if n % 2 == 1 && leases == Leases::HalfShared => {
                         LeaseId::fresh_shared(layout, &client, n, TTL)
                     }
@@ -317,6 +338,13 @@ impl Both {
                 leases,
                 is_reversed,
             } => self.acquire_several(leases, is_reversed).await,
+            // Only locks have these.
+            Step::Turn { .. } | Step::Adopt { .. } | Step::ChangeMode { .. }
+                if self.kind == Leases::Permits =>
+            {
+                (Said::Free, Said::Free)
+            }
+            Step::Resize { name, limit } => self.resize(name, limit).await,
             Step::Turn { name, place } => self.turn(name, place).await,
             Step::Renew { name, lease } => self.renew(name, lease).await,
             Step::Release { name, lease } => self.release(name, lease).await,
@@ -354,9 +382,10 @@ impl Both {
             meta: Arc::new(meta),
             fences: FENCES,
             queue,
+            permits: self.permits(lease),
         };
-        let asked = self.store.acquire(&attempt, soon()).await.unwrap();
-        if queue && matches!(asked, AcquireReply::Busy(_)) {
+        let asked = self.store.acquire(&attempt, soon()).await;
+        if queue && matches!(asked, Ok(AcquireReply::Busy(_))) {
             self.queued.insert((name, lease));
         }
         self.attempted(name, &attempt, asked)
@@ -371,6 +400,7 @@ impl Both {
             meta: Arc::default(),
             fences: 1,
             queue: false,
+            permits: self.permits(lease),
         }
     }
 
@@ -389,9 +419,9 @@ impl Both {
         }
         if attempts
             .iter()
-            .any(|attempt| attempt.held.mode == Mode::Shared)
+            .any(|attempt| attempt.held.mode != Mode::Exclusive)
         {
-            // Shared ones are, too.
+            // Shared ones are, too, and permits.
             return (Said::Free, Said::Free);
         }
         let asked = self.store.acquire_several(&attempts, soon()).await.unwrap();
@@ -428,29 +458,67 @@ impl Both {
         // A transaction that finds anything unusual leaves the lock to the script.
         let is_own = |asked: &AcquireReply| matches!(asked, AcquireReply::Busy(busy) if busy.holder == attempt.held.id);
         let asked = match here.filter(|asked| !is_own(asked)) {
-            Some(asked) => asked,
-            None => self.store.acquire(&attempt, soon()).await.unwrap(),
+            Some(asked) => Ok(asked),
+            None => self.store.acquire(&attempt, soon()).await,
         };
         self.attempted(name, &attempt, asked)
     }
 
-    fn attempted(&mut self, name: usize, attempt: &Attempt, asked: AcquireReply) -> (Said, Said) {
+    fn attempted(
+        &mut self,
+        name: usize,
+        attempt: &Attempt,
+        asked: Result<AcquireReply, Failure>,
+    ) -> (Said, Said) {
         let mut effects = Vec::new();
         let machine = match self.machine.acquire(self.now_us, attempt, &mut effects) {
             MachineReply::Granted(fence) => {
                 self.granted_as(attempt.held.mode, name, 0, fence.get())
             }
+            MachineReply::Permitted { fence, slots } => {
+                self.granted(name, 0, fence.get());
+                Said::Permits(slots)
+            }
             MachineReply::Busy { holder, .. } => Said::Busy(shown(&holder)),
+            MachineReply::OtherLimit(_) => Said::Refused(ErrorKind::Mismatch),
+            MachineReply::Lock(_) => Said::Refused(ErrorKind::NotALock),
         };
         self.expect_offers(effects);
         let redis = match asked {
-            AcquireReply::Granted { fence, .. } => {
+            Ok(AcquireReply::Granted { fence, slots, .. }) if !slots.is_empty() => {
+                self.granted(name, 1, fence.get());
+                Said::Permits(slots)
+            }
+            Ok(AcquireReply::Granted { fence, .. }) => {
                 self.granted_as(attempt.held.mode, name, 1, fence.get())
             }
-            AcquireReply::Busy(busy) => Said::Busy(shown(&busy.holder)),
-            AcquireReply::NotYet(not_yet) => panic!("{}", not_yet.error),
+            Ok(AcquireReply::Busy(busy)) => Said::Busy(shown(&busy.holder)),
+            Ok(AcquireReply::NotYet(not_yet)) => panic!("{}", not_yet.error),
+            Err(failure) => Said::Refused(failure.error.kind()),
         };
         (machine, redis)
+    }
+
+    async fn resize(&mut self, name: usize, limit: u32) -> (Said, Said) {
+        if self.kind != Leases::Permits {
+            return (Said::Free, Said::Free);
+        }
+        let lock = &self.names[name];
+        let mut effects = Vec::new();
+        let machine = self.machine.resize(self.now_us, lock, limit, &mut effects);
+        self.expect_offers(effects);
+        let redis = self.store.resize(&self.names[name], limit, soon()).await;
+        let say = |is_resized| if is_resized { Said::Yes } else { Said::Free };
+        (say(machine.is_ok()), say(redis.is_ok()))
+    }
+
+    /// What this lease wants of a semaphore.
+    fn permits(&self, lease: usize) -> Option<PermitRequest> {
+        (self.kind == Leases::Permits).then_some(PermitRequest {
+            limit: LIMIT,
+            count: if lease == 2 { 2 } else { 1 },
+            overtakes: lease == LEASES - 1,
+        })
     }
 
     /// The lease that holds the lock. Not if it also waits, which happens only here, by adoption:

@@ -166,6 +166,17 @@ pub(crate) trait Store: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(Failure::refused(error))))
     }
 
+    /// Changes the limit of a semaphore. Leases keep their slots.
+    fn resize<'a>(
+        &'a self,
+        _name: &'a LockName,
+        _limit: u32,
+        _until: Moment,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        let error = Error::new(ErrorKind::Unsupported, "this store has no semaphores");
+        Box::pin(std::future::ready(Err(Failure::refused(error))))
+    }
+
     /// Checks that the lease still exists, and asks for an event when that changes.
     fn watch<'a>(
         &'a self,
@@ -334,7 +345,23 @@ pub(crate) struct Attempt {
     pub(crate) fences: u32,
     /// Whether to join the store's queue if the lock is busy.
     pub(crate) queue: bool,
+    /// What is wanted of a semaphore; `None` for a lock.
+    pub(crate) permits: Option<PermitRequest>,
 }
+
+/// What is wanted of a semaphore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PermitRequest {
+    /// How many permits the semaphore has in all.
+    pub(crate) limit: u32,
+    /// How many are wanted.
+    pub(crate) count: u32,
+    /// Whether it may be granted before those who wait for more permits than are free.
+    pub(crate) overtakes: bool,
+}
+
+/// The numbers of the slots that a lease has; none for the lease of a lock.
+pub(crate) type Slots = Box<[u32]>;
 
 /// A value that a leader proclaims.
 #[derive(Clone, Debug)]
@@ -399,6 +426,7 @@ pub(crate) enum AcquireReply {
     Granted {
         fence: Fence,
         sent_at: Moment,
+        slots: Slots,
     },
     Busy(Busy),
     NotYet(NotYet),
@@ -533,7 +561,7 @@ pub(crate) struct LockState {
     pub(crate) readers: Readers,
 }
 
-/// The leases that share a lock.
+/// The leases that share a lock, or have permits of a semaphore.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Readers {
     /// How many there are.
@@ -666,6 +694,40 @@ impl Failure {
             in_flight: None,
         }
     }
+}
+
+/// The refusal of a permit because the semaphore has another limit.
+pub(crate) fn other_limit(attempt: &Attempt, limit: u32) -> Failure {
+    let name = &attempt.held.name;
+    let asked = attempt.permits.map_or(0, |permits| permits.limit);
+    Failure::refused(Error::new(
+        ErrorKind::Mismatch,
+        format!(
+            "cannot get a permit of `{name}` with the limit `{asked}`: the semaphore has the limit \
+             `{limit}`; use the same limit in every program, or change it with `resize`"
+        ),
+    ))
+}
+
+/// The refusal of a permit because the name is that of a lock.
+pub(crate) fn a_lock(name: &LockName, holder: &LeaseId) -> Failure {
+    Failure::refused(Error::new(
+        ErrorKind::NotALock,
+        format!(
+            "cannot use `{name}` as a semaphore: it is a lock, held by `{holder}`; use another name"
+        ),
+    ))
+}
+
+/// The refusal of a lock because the name is that of a semaphore.
+pub(crate) fn a_semaphore(name: &LockName, limit: u32) -> Failure {
+    Failure::refused(Error::new(
+        ErrorKind::NotALock,
+        format!(
+            "cannot lock `{name}`: it is a semaphore with the limit `{limit}`; use \
+             `semaphore`, or another name"
+        ),
+    ))
 }
 
 /// A request whose reply was lost, and until when the server may still run it.

@@ -24,6 +24,10 @@ pub const SHARED_ADOPT: &str = script!("native/shared_adopt.lua");
 pub const DOWNGRADE: &str = script!("native/downgrade.lua");
 pub const UPGRADE: &str = script!("native/upgrade.lua");
 
+pub const PERMIT_ACQUIRE: &str = script!("native/permit_acquire.lua");
+pub const PERMIT_RENEW: &str = script!("native/permit_renew.lua");
+pub const RESIZE: &str = script!("native/resize.lua");
+
 /// What no span of time looks like.
 const NO_SPANS: [&str; 9] = [
     "",
@@ -58,6 +62,11 @@ pub fn eval(
         (
             "native/shared_queue.lua",
             script!("native/shared_queue.lua"),
+        ),
+        ("native/permits.lua", script!("native/permits.lua")),
+        (
+            "native/permit_queue.lua",
+            script!("native/permit_queue.lua"),
         ),
         ("native/lease_at.lua", script!("native/lease_at.lua")),
         ("native/handed_on.lua", script!("native/handed_on.lua")),

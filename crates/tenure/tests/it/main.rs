@@ -56,12 +56,15 @@ mod redlock;
 mod renew_together;
 /// What an operation costs the server.
 mod round_trips;
+/// Semaphores, where a real server counts, loses keys and replies.
+mod semaphore;
 /// Sentinel: failovers, replicas, a master that has just begun.
 mod sentinel;
 /// Several names at once, where a real server counts, refuses, and loses replies.
 mod several;
-/// One fence counter for all locks of a database.
+/// Shared leases beside other libraries and older clients, and what they cost.
 mod shared;
+/// One fence counter for all locks of a database.
 mod shared_counter;
 /// Architecture: who may know whom, and what must be where.
 mod tidy;

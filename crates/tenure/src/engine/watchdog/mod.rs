@@ -268,6 +268,7 @@ mod tests {
             keep: None,
             uncontended: true,
             meta: Arc::default(),
+            permits: None,
             in_flight: None,
         }))
     }

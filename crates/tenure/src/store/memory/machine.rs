@@ -9,9 +9,10 @@ use crate::leader::{elected_meta, is_candidate_meta, proclaim_in, term_of};
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::mode::Mode;
 use crate::name::LockName;
+use crate::store::memory::permits::Permits;
 use crate::store::{
-    Attempt, FENCE_KEPT, LeaseSpec, LockState, Proclamation, READERS_SHOWN, Readers, Record,
-    RecordChange, RecordWritten, ReleaseReply, offer_duration,
+    Attempt, FENCE_KEPT, LeaseSpec, LockState, PermitRequest, Proclamation, READERS_SHOWN, Readers,
+    Record, RecordChange, RecordWritten, ReleaseReply, Slots, offer_duration,
 };
 
 /// After this many calls the machine drops expired entries, so that it does not grow forever.
@@ -22,6 +23,7 @@ pub(crate) struct Machine {
     locks: HashMap<LockName, Entry>,
     /// Locks that readers share. A lock is in one of the two at most.
     phases: HashMap<LockName, Phase>,
+    semaphores: HashMap<LockName, Permits>,
     fences: HashMap<LockName, Expiring<u64>>,
     queues: HashMap<LockName, VecDeque<LeaseId>>,
     watched: HashSet<LockName>,
@@ -71,7 +73,19 @@ struct Expiring<T> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum MachineReply {
     Granted(Fence),
-    Busy { holder: LeaseId, left_us: u64 },
+    Busy {
+        holder: LeaseId,
+        left_us: u64,
+    },
+    /// Permits of a semaphore were granted.
+    Permitted {
+        fence: Fence,
+        slots: Slots,
+    },
+    /// The semaphore has another limit.
+    OtherLimit(u32),
+    /// A permit was wanted of a lock that this holds.
+    Lock(LeaseId),
 }
 
 /// What the machine wants published.
@@ -126,6 +140,7 @@ impl Machine {
         match attempt.held.mode {
             Mode::Exclusive => self.acquire_alone(now_us, attempt, effects),
             Mode::Shared => self.share(now_us, attempt, effects),
+            Mode::Permit => self.permit(now_us, attempt, effects),
         }
     }
 
@@ -137,11 +152,12 @@ impl Machine {
     ) -> MachineReply {
         let LeaseSpec { name, id, ttl, .. } = &attempt.held;
         let end_us = now_us + micros(*ttl);
-        if let Some(shared) = self.busy_readers(name, now_us) {
+        let others = self.busy_readers(name, now_us);
+        if let Some(busy) = others.or_else(|| self.busy_semaphore(name, now_us)) {
             if attempt.queue {
                 self.join_queue(name, id);
             }
-            return shared;
+            return busy;
         }
         match self.live(name, now_us) {
             Some(entry) if entry.id != *id => {
@@ -201,6 +217,12 @@ impl Machine {
             self.leave_queue(name, id);
             return MachineReply::Granted(fence);
         }
+        if let Some(busy) = self.busy_semaphore(name, now_us) {
+            if attempt.queue {
+                self.join_queue(name, id);
+            }
+            return busy;
+        }
         let holder = self.live(name, now_us).map(|entry| entry.id.clone());
         let is_offered = holder.as_ref() == Some(id);
         if !is_offered && (holder.is_some() || self.is_behind_writer(name, id)) {
@@ -224,6 +246,122 @@ impl Machine {
         let reader = (id.clone(), end_us);
         let fence = self.begin_phase(now_us, name, reader, admitted, effects);
         MachineReply::Granted(fence)
+    }
+
+    /// Gets permits of a semaphore, if enough are free and nobody is ahead.
+    fn permit(
+        &mut self,
+        now_us: u64,
+        attempt: &Attempt,
+        effects: &mut Vec<Effect>,
+    ) -> MachineReply {
+        let LeaseSpec { name, id, ttl, .. } = &attempt.held;
+        let Some(wish) = attempt.permits else {
+            return MachineReply::OtherLimit(0);
+        };
+        let holder = self.live(name, now_us).map(|entry| entry.id.clone());
+        let phase = self
+            .phase(name, now_us)
+            .map(|phase| LeaseId::of_phase(phase.fence));
+        if let Some(holder) = holder.or(phase) {
+            return MachineReply::Lock(holder);
+        }
+        let new = || Permits::new(wish.limit);
+        let permits = self.semaphores.entry(name.clone()).or_insert_with(new);
+        if permits.limit != wish.limit {
+            return MachineReply::OtherLimit(permits.limit);
+        }
+        permits.drop_ended(now_us);
+        let end_us = now_us + micros(*ttl);
+        permits.keep(end_us);
+        let waits = self.admit(now_us, name, effects);
+        let Some(permits) = self.semaphores.get_mut(name) else {
+            return MachineReply::OtherLimit(0);
+        };
+        let is_next = wish.overtakes || waits.first().is_none_or(|first| first == id);
+        let fits = is_next && wish.count <= permits.free();
+        let held = permits.extend(id, end_us);
+        let Some(slots) = held.or_else(|| fits.then(|| permits.take(id, wish.count, end_us)))
+        else {
+            if attempt.queue {
+                permits.wanted.insert(id.clone(), wish);
+                self.join_queue(name, id);
+            }
+            return self
+                .busy_semaphore(name, now_us)
+                .unwrap_or(MachineReply::OtherLimit(0));
+        };
+        self.leave_queue(name, id);
+        let fence = self.mint(name, now_us, 1);
+        MachineReply::Permitted { fence, slots }
+    }
+
+    /// Gives free slots to waiters, in order. They have them for as long as an offer lasts. Returns those
+    /// that still wait.
+    fn admit(&mut self, now_us: u64, name: &LockName, effects: &mut Vec<Effect>) -> Vec<LeaseId> {
+        let queue = self.queues.get(name).into_iter().flatten();
+        let waiters = queue.filter(|id| id.mode() == Mode::Permit);
+        let waiters: Vec<_> = waiters.cloned().collect();
+        let mut still = Vec::new();
+        for waiter in waiters {
+            let Some(permits) = self.semaphores.get_mut(name) else {
+                break;
+            };
+            let one = PermitRequest {
+                limit: permits.limit,
+                count: 1,
+                overtakes: false,
+            };
+            let wish = permits.wanted.get(&waiter).copied().unwrap_or(one);
+            if wish.count > permits.free() || !still.is_empty() && !wish.overtakes {
+                still.push(waiter);
+                continue;
+            }
+            let end_us = now_us + micros(offer_duration(&waiter));
+            permits.take(&waiter, wish.count, end_us);
+            self.leave_queue(name, &waiter);
+            effects.push(Effect::Offered {
+                name: name.clone(),
+                to: waiter,
+            });
+        }
+        still
+    }
+
+    /// Changes the limit of a semaphore.
+    ///
+    /// # Errors
+    ///
+    /// If the name is that of a lock, who holds it.
+    pub(crate) fn resize(
+        &mut self,
+        now_us: u64,
+        name: &LockName,
+        limit: u32,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), LeaseId> {
+        if let MachineReply::Busy { holder, .. } = self.busy(name, now_us)
+            && !holder.as_str().is_empty()
+        {
+            return Err(holder);
+        }
+        let permits = self.semaphores.entry(name.clone());
+        let permits = permits.or_insert_with(|| Permits::new(limit));
+        permits.limit = limit;
+        permits.keep(now_us);
+        permits.drop_ended(now_us);
+        self.admit(now_us, name, effects);
+        Ok(())
+    }
+
+    /// That a semaphore has this name, even if none of its permits is in use.
+    fn busy_semaphore(&mut self, name: &LockName, now_us: u64) -> Option<MachineReply> {
+        let permits = self.semaphores.get(name)?;
+        let first_us = permits.ends_us().map_or(now_us, |(first, _)| first);
+        Some(MachineReply::Busy {
+            holder: LeaseId::of_semaphore(permits.limit),
+            left_us: first_us.saturating_sub(now_us),
+        })
     }
 
     /// Starts a phase with this reader, and with those at the head of the queue, which have an offer.
@@ -266,6 +404,11 @@ impl Machine {
                 let left_us = phase.end_us() - now_us;
                 return Err((at, LeaseId::of_phase(phase.fence), left_us));
             }
+            if let Some(MachineReply::Busy { holder, left_us }) =
+                self.busy_semaphore(&held.name, now_us)
+            {
+                return Err((at, holder, left_us));
+            }
             let other = self.live(&held.name, now_us);
             if let Some(other) = other.filter(|entry| entry.id != held.id) {
                 return Err((at, other.id.clone(), other.end_us - now_us));
@@ -277,6 +420,7 @@ impl Machine {
                 MachineReply::Granted(fence) => fences.push(fence),
                 // Not possible: all were free at this very moment.
                 MachineReply::Busy { holder, left_us } => return Err((at, holder, left_us)),
+                _ => return Err((at, attempt.held.id.clone(), 0)),
             }
         }
         Ok(fences)
@@ -288,9 +432,23 @@ impl Machine {
             *self.shared(lease, now_us)? = now_us + micros(lease.ttl);
             return Ok(());
         }
+        if lease.mode == Mode::Permit {
+            return self.renew_permit(now_us, lease);
+        }
         let entry = self.held(lease, now_us)?;
         entry.end_us = now_us + micros(lease.ttl);
         Ok(())
+    }
+
+    fn renew_permit(&mut self, now_us: u64, lease: &LeaseSpec) -> Result<(), Absent> {
+        let taken_by = self.live(&lease.name, now_us).map(|entry| entry.id.clone());
+        let permits = self.semaphores.get_mut(&lease.name);
+        let extended = permits.and_then(|permits| {
+            permits.drop_ended(now_us);
+            permits.keep(now_us + micros(lease.ttl));
+            permits.extend(&lease.id, now_us + micros(lease.ttl))
+        });
+        extended.map(drop).ok_or(Absent { taken_by })
     }
 
     /// Continues the lease `from` under another id.
@@ -345,6 +503,8 @@ impl Machine {
         match lease.mode {
             Mode::Exclusive => self.upgrade(now_us, &before, lease, effects),
             Mode::Shared => self.downgrade(now_us, &before, lease, effects),
+            // Refused before the store is asked.
+            Mode::Permit => Err(ModeUnchanged::Absent(Absent { taken_by: None })),
         }
     }
 
@@ -455,14 +615,15 @@ impl Machine {
         effects: &mut Vec<Effect>,
     ) -> ReleaseReply {
         self.count_call(now_us);
-        if let Some(dequeue) = dequeue {
-            self.leave_queue(&lease.name, dequeue);
+        let has_left = dequeue.is_some_and(|place| self.leave_queue(&lease.name, place));
+        if lease.mode == Mode::Permit {
+            return self.release_permit(now_us, lease, effects);
         }
         if lease.mode == Mode::Shared && self.held(lease, now_us).is_err() {
             return self.release_reader(now_us, lease, dequeue.is_some(), effects);
         }
         if self.held(lease, now_us).is_err() {
-            if self.leave_queue(&lease.name, &lease.id) {
+            if self.leave_queue(&lease.name, &lease.id) || has_left {
                 self.wake_readers(now_us, &lease.name, effects);
             }
             return ReleaseReply::NotHeld;
@@ -511,6 +672,28 @@ impl Machine {
         }
     }
 
+    /// Gives permits back, and gives them to the next waiters.
+    fn release_permit(
+        &mut self,
+        now_us: u64,
+        lease: &LeaseSpec,
+        effects: &mut Vec<Effect>,
+    ) -> ReleaseReply {
+        let name = &lease.name;
+        self.leave_queue(name, &lease.id);
+        let Some(permits) = self.semaphores.get_mut(name) else {
+            return ReleaseReply::NotHeld;
+        };
+        permits.drop_ended(now_us);
+        let was_held = permits.give_back(&lease.id);
+        self.admit(now_us, name, effects);
+        if was_held {
+            ReleaseReply::WasHeld { offered_to: None }
+        } else {
+            ReleaseReply::NotHeld
+        }
+    }
+
     /// Passes the lease to a waiter that has waited longer than `place`, or grants it again.
     pub(crate) fn turn(
         &mut self,
@@ -536,6 +719,17 @@ impl Machine {
 
     pub(crate) fn inspect(&mut self, now_us: u64, name: &LockName) -> Option<LockState> {
         let fence = Fence::new(self.fences.get(name).map_or(0, |fence| fence.value));
+        if let Some(permits) = self.semaphores.get_mut(name) {
+            permits.drop_ended(now_us);
+            let (_, last_us) = permits.ends_us()?;
+            return Some(LockState {
+                id: LeaseId::of_semaphore(permits.limit),
+                remaining: Some(std::time::Duration::from_micros(last_us - now_us)),
+                fence: None,
+                meta: BTreeMap::new(),
+                readers: permits.readers(),
+            });
+        }
         if let Some(phase) = self.phase(name, now_us) {
             return Some(phase.state(now_us));
         }
@@ -740,6 +934,9 @@ impl Machine {
 
     /// True if it was in the queue.
     fn leave_queue(&mut self, name: &LockName, id: &LeaseId) -> bool {
+        if let Some(permits) = self.semaphores.get_mut(name) {
+            permits.wanted.remove(id);
+        }
         let Some(queue) = self.queues.get_mut(name) else {
             return false;
         };
@@ -758,6 +955,8 @@ impl Machine {
             self.locks.retain(|_, entry| entry.end_us > now_us);
             self.phases.retain(|_, phase| phase.end_us() > now_us);
             self.fences.retain(|_, fence| fence.end_us > now_us);
+            self.semaphores
+                .retain(|_, permits| permits.kept_until_us > now_us);
             let locks = &self.locks;
             self.watched.retain(|name| locks.contains_key(name));
         }

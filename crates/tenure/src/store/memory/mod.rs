@@ -17,10 +17,12 @@ use crate::pending_work::Pending;
 use crate::store::{
     AcquireReply, Attempt, BoxFuture, Busy, CallerAcquire, Event, Failure, InFlight, InspectResult,
     LeaseSpec, LockState, ModeReply, NeedsMessages, NotHeld, Proclamation, Record, RecordChange,
-    RecordWritten, ReleaseReply, RenewReply, SeveralReply, Store, TurnReply, WatchReply,
+    RecordWritten, ReleaseReply, RenewReply, SeveralReply, Slots, Store, TurnReply, WatchReply,
+    a_lock, other_limit,
 };
 
 pub(crate) mod machine;
+mod permits;
 
 /// Stores that were opened by name and are still in use.
 static SHARED: Mutex<Option<HashMap<String, Weak<MemoryStore>>>> = Mutex::new(None);
@@ -136,14 +138,26 @@ impl Store for MemoryStore {
         let reply = state.machine.acquire(now_us, attempt, &mut effects);
         state.publish(effects);
         drop(state);
-        done(Ok(match reply {
-            MachineReply::Granted(fence) => AcquireReply::Granted { fence, sent_at },
-            MachineReply::Busy { holder, left_us } => AcquireReply::Busy(Busy {
+        let name = &attempt.held.name;
+        done(match reply {
+            MachineReply::Granted(fence) => Ok(AcquireReply::Granted {
+                fence,
+                sent_at,
+                slots: Slots::default(),
+            }),
+            MachineReply::Permitted { fence, slots } => Ok(AcquireReply::Granted {
+                fence,
+                sent_at,
+                slots,
+            }),
+            MachineReply::Busy { holder, left_us } => Ok(AcquireReply::Busy(Busy {
                 ask_after: None,
                 holder,
                 remaining: Some(Duration::from_micros(left_us)),
-            }),
-        }))
+            })),
+            MachineReply::OtherLimit(limit) => Err(other_limit(attempt, limit)),
+            MachineReply::Lock(holder) => Err(a_lock(name, &holder)),
+        })
     }
 
     fn acquire_on_caller<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>> {
@@ -243,6 +257,20 @@ impl Store for MemoryStore {
                 taken_by: absent.taken_by,
             }),
         }))
+    }
+
+    fn resize<'a>(
+        &'a self,
+        name: &'a LockName,
+        limit: u32,
+        _until: Moment,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        let mut effects = Vec::new();
+        let mut state = self.state();
+        let now_us = self.now_us();
+        let resized = state.machine.resize(now_us, name, limit, &mut effects);
+        state.publish(effects);
+        done(resized.map_err(|holder| a_lock(name, &holder)))
     }
 
     fn watch<'a>(

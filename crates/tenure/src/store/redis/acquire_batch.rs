@@ -33,7 +33,7 @@ use crate::lease::{Fence, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
-use crate::store::{AcquireReply, Attempt, Busy, Failure, InFlight};
+use crate::store::{AcquireReply, Attempt, Busy, Failure, InFlight, Slots};
 use crate::timings::Call;
 
 /// How far the server's clock may be behind the expected value, in microseconds.
@@ -305,6 +305,7 @@ impl MintCheck<'_> {
         Ok(AcquireReply::Granted {
             fence: Fence::new(fence),
             sent_at: entry.counts_from(self.sent_at, latest_us),
+            slots: Slots::default(),
         })
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use super::channels::Channels;
 use super::cluster::{Cluster, Route, Slot};
 use super::node::Node;
-use super::operation::{Proclaim, Release};
+use super::operation::{Proclaim, Release, Resize};
 use super::routes::Routes;
 use super::server::Server;
 use crate::error::{Error, Result};
@@ -252,6 +252,18 @@ impl Store for RedisStore {
         limit: Moment,
     ) -> BoxFuture<'a, Result<ModeReply, Failure>> {
         Box::pin(self.try_change_mode(from, lease, limit))
+    }
+
+    fn resize<'a>(
+        &'a self,
+        name: &'a LockName,
+        limit: u32,
+        until: Moment,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async move {
+            self.perform(&Resize { name, limit }, until).await?;
+            Ok(())
+        })
     }
 
     fn watch<'a>(

@@ -61,6 +61,7 @@ pub(super) struct LockScripts {
     /// Native in every layout: a client refuses shared leases before it sends anything, if its layout
     /// does not have them.
     pub(super) shared: LeaseScripts,
+    pub(super) permits: PermitScripts,
     pub(super) turn: Script,
     pub(super) look: Script,
     pub(super) proclaim: Script,
@@ -77,12 +78,21 @@ pub(super) struct LeaseScripts {
     pub(super) adopt: Script,
 }
 
+/// The scripts of a semaphore.
+pub(super) struct PermitScripts {
+    pub(super) acquire: Script,
+    pub(super) release: Script,
+    pub(super) renew: Script,
+    pub(super) resize: Script,
+}
+
 impl LockScripts {
-    /// The scripts of leases of this mode.
-    pub(super) fn of(&self, mode: Mode) -> &LeaseScripts {
+    /// The script that renews leases of this mode.
+    pub(super) fn renew(&self, mode: Mode) -> &Script {
         match mode {
-            Mode::Exclusive => &self.exclusive,
-            Mode::Shared => &self.shared,
+            Mode::Exclusive => &self.exclusive.renew,
+            Mode::Shared => &self.shared.renew,
+            Mode::Permit => &self.permits.renew,
         }
     }
 
@@ -105,6 +115,12 @@ impl LockScripts {
         Self {
             exclusive: sharded_leases(&self.exclusive),
             shared: sharded_leases(&self.shared),
+            permits: PermitScripts {
+                acquire: sharded(&self.permits.acquire),
+                release: sharded(&self.permits.release),
+                renew: self.permits.renew.clone(),
+                resize: sharded(&self.permits.resize),
+            },
             turn: sharded(&self.turn),
             look: self.look.clone(),
             proclaim: self.proclaim.clone(),
@@ -137,6 +153,12 @@ macro_rules! lock_scripts {
                 release: script!("native/shared_release.lua"),
                 renew: script!("native/shared_renew.lua"),
                 adopt: script!("native/shared_adopt.lua"),
+            },
+            permits: PermitScripts {
+                acquire: script!("native/permit_acquire.lua"),
+                release: script!("native/permit_release.lua"),
+                renew: script!("native/permit_renew.lua"),
+                resize: script!("native/resize.lua"),
             },
             turn: script!($folder, "/turn.lua"),
             look: script!($folder, "/look.lua"),
@@ -208,9 +230,12 @@ impl RedlockScripts {
 }
 
 /// All scripts that a client may send, with their files.
-pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 21] {
+pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 25] {
     let LockScripts {
-        exclusive, shared, ..
+        exclusive,
+        shared,
+        permits,
+        ..
     } = scripts;
     [
         ("acquire.lua", &exclusive.acquire),
@@ -221,6 +246,10 @@ pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 21] {
         ("shared_release.lua", &shared.release),
         ("shared_renew.lua", &shared.renew),
         ("shared_adopt.lua", &shared.adopt),
+        ("permit_acquire.lua", &permits.acquire),
+        ("permit_release.lua", &permits.release),
+        ("permit_renew.lua", &permits.renew),
+        ("resize.lua", &permits.resize),
         ("turn.lua", &scripts.turn),
         ("look.lua", &scripts.look),
         ("proclaim.lua", &scripts.proclaim),
@@ -249,6 +278,8 @@ parts! {
     "master.lua",
     "native/shared.lua",
     "native/shared_queue.lua",
+    "native/permits.lua",
+    "native/permit_queue.lua",
     "known_term.lua",
     "named.lua",
     "native/lease_at.lua",
@@ -316,6 +347,9 @@ mod tests {
                     "turn.lua",
                     "shared_acquire.lua",
                     "shared_release.lua",
+                    "permit_acquire.lua",
+                    "permit_release.lua",
+                    "resize.lua",
                     "downgrade.lua",
                     "upgrade.lua",
                 ];

@@ -181,6 +181,7 @@ mod tests {
             meta: Arc::default(),
             fences: 1,
             queue: false,
+            permits: None,
         };
         let ballot = Ballot {
             first: 1,

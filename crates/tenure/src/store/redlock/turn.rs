@@ -54,9 +54,12 @@ async fn continue_lease(
         meta: Arc::default(),
         fences,
         queue: false,
+        permits: None,
     };
     match acquire::acquire_again(shared, &attempt, limit).await {
-        Ok(AcquireReply::Granted { fence, sent_at }) => Some(TurnReply::Again { fence, sent_at }),
+        Ok(AcquireReply::Granted { fence, sent_at, .. }) => {
+            Some(TurnReply::Again { fence, sent_at })
+        }
         _ => None,
     }
 }

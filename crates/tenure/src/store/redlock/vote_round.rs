@@ -13,7 +13,7 @@ use crate::lease::Fence;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::store::redis::{Ballot, SentVote, VoteRequest};
-use crate::store::{AcquireReply, Attempt};
+use crate::store::{AcquireReply, Attempt, Slots};
 
 /// How long to wait at least for the remaining nodes when a majority has replied without a
 /// decision.
@@ -106,6 +106,7 @@ impl<'a> VoteRound<'a> {
             } else {
                 self.started_at
             },
+            slots: Slots::default(),
         }
     }
 

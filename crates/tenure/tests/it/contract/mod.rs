@@ -11,6 +11,7 @@ mod living;
 mod mode_change;
 mod owners;
 mod records;
+mod semaphore;
 mod several;
 mod shared;
 mod timings;
@@ -21,8 +22,8 @@ use std::process::Command;
 
 /// Runs each case on every deployment: `contract! { case, case, ... }`. Cases after `queued:` are
 /// about the order of processes that wait, which a Redlock does not keep, and about kept leases,
-/// which it does not have. Cases after `native:` are about shared leases, which neither a Redlock nor
-/// Redisson's layout has.
+/// which it does not have. Cases after `native:` are about shared leases and semaphores, which neither a
+/// Redlock nor Redisson's layout has.
 macro_rules! contract {
     (native: $($case:ident),* $(,)?) => {
         $crate::contract::contract!(@on memory: $($case,)*);
@@ -104,10 +105,10 @@ const QUEUED: [&str; 31] = [
     "listings_tell_what_is_kept",
 ];
 
-/// The parts that are about shared leases.
-const SHARED: [&str; 2] = ["shared", "mode_change"];
+/// The parts that are about shared leases and semaphores.
+const SHARED: [&str; 3] = ["shared", "mode_change", "semaphore"];
 
-/// Whether the leases of a deployment cannot be shared.
+/// Whether the leases of a deployment cannot be shared, and it has no semaphores.
 fn without_shared(deployment: &str) -> bool {
     deployment.starts_with("redlock") || deployment == "redisson"
 }

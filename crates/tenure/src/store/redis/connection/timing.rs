@@ -93,7 +93,9 @@ static SCRIPTS: LazyLock<HashMap<&'static [u8], Call>> = LazyLock::new(|| {
 });
 
 fn call_of_file(file: &str) -> Call {
-    match file.strip_prefix("shared_").unwrap_or(file) {
+    let of_mode = |mode| file.strip_prefix(mode);
+    let plain = of_mode("shared_").or_else(|| of_mode("permit_"));
+    match plain.unwrap_or(file) {
         "acquire.lua" | "acquire_several.lua" => Call::Acquire,
         "release.lua" | "release_all.lua" => Call::Release,
         "turn.lua" => Call::Turn,
@@ -101,6 +103,7 @@ fn call_of_file(file: &str) -> Call {
         "adopt.lua" => Call::Adopt,
         "downgrade.lua" => Call::Downgrade,
         "upgrade.lua" => Call::Upgrade,
+        "resize.lua" => Call::Resize,
         "look.lua" => Call::Look,
         "proclaim.lua" => Call::Proclaim,
         "record.lua" => Call::Record,
@@ -125,7 +128,7 @@ mod tests {
             for (word, text) in [("EVALSHA", script.hash()), ("EVAL", script.code())] {
                 let call = call_of(cmd(word).arg(text).arg(1).arg("n"));
                 let file = file.replace("_all", "").replace("_several", "");
-                let file = file.replace("shared_", "");
+                let file = file.replace("shared_", "").replace("permit_", "");
                 assert_eq!(format!("{call}.lua"), file, "{word}");
             }
         }

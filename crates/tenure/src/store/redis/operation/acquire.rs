@@ -1,12 +1,14 @@
 //! Acquires a lock if it is free, or joins its queue.
 
 use super::description::{Operation, Rejection, ScriptReply, ServerContext};
-use super::reply::{fence, not_a_lock, number, time_left};
+use super::reply::{fence, not_a_lock, number, slots, time_left};
 use crate::lease::LeaseId;
 use crate::mode::Mode;
 use crate::name::LockName;
 use crate::store::redis::script_call::ScriptCall;
-use crate::store::{AcquireReply, Attempt, Busy, Failure};
+use crate::store::{
+    AcquireReply, Attempt, Busy, Failure, PermitRequest, Slots, a_lock, other_limit,
+};
 
 pub(in crate::store::redis) struct Acquire<'a>(pub(in crate::store::redis) &'a Attempt);
 
@@ -24,6 +26,26 @@ impl Acquire<'_> {
             .arg(held.ttl.as_millis())
             .arg(at.latest_us)
             .arg(1)
+            .arg(if *queue { "queue" } else { "" })
+            .arg(&at.primary)
+    }
+}
+
+impl Acquire<'_> {
+    fn call_for_permits(&self, permits: PermitRequest, at: &ServerContext) -> ScriptCall<'static> {
+        let Attempt { held, queue, .. } = self.0;
+        let name = &held.name;
+        ScriptCall::new(&at.scripts().permits.acquire)
+            .key(name.as_str())
+            .keys(at.counter_keys(name))
+            .keys(name.queue_keys())
+            .keys(name.permit_keys())
+            .arg(&held.id)
+            .arg(held.ttl.as_millis())
+            .arg(at.latest_us)
+            .arg(permits.limit)
+            .arg(permits.count)
+            .arg(u8::from(permits.overtakes))
             .arg(if *queue { "queue" } else { "" })
             .arg(&at.primary)
     }
@@ -51,10 +73,14 @@ impl Operation for Acquire<'_> {
             meta,
             fences,
             queue,
+            permits,
         } = self.0;
         let name = &held.name;
         if held.mode == Mode::Shared {
             return self.call_to_share(at);
+        }
+        if let Some(permits) = *permits {
+            return self.call_for_permits(permits, at);
         }
         let mut call = ScriptCall::new(&at.scripts().exclusive.acquire)
             .key(name.as_str())
@@ -87,10 +113,21 @@ impl Operation for Acquire<'_> {
         let unexpected = || Failure::refused(value.unexpected("acquire.lua"));
         if value.as_int().is_some() {
             let fence = fence(value).ok_or_else(unexpected)?;
-            return Ok(Ok(AcquireReply::Granted { fence, sent_at }));
+            return Ok(Ok(AcquireReply::Granted {
+                fence,
+                sent_at,
+                slots: Slots::default(),
+            }));
         }
         let parts = value.as_array().ok_or_else(unexpected)?;
         let part = |i: usize| parts.get(i).ok_or_else(unexpected);
+        if part(0)?.as_int().is_some() {
+            return Ok(Ok(AcquireReply::Granted {
+                fence: fence(part(0)?).ok_or_else(unexpected)?,
+                sent_at,
+                slots: slots(part(1)?).ok_or_else(unexpected)?,
+            }));
+        }
         Ok(match part(0)?.as_str() {
             Some("busy") => Ok(AcquireReply::Busy(Busy {
                 ask_after: None,
@@ -100,6 +137,14 @@ impl Operation for Acquire<'_> {
             Some("late") => Err(Rejection::Late(number(part(1)?).ok_or_else(unexpected)?)),
             Some("master") => Err(Rejection::OtherPrimary),
             Some("type") => return Err(not_a_lock(reply.layout, self.name(), part(1)?)),
+            Some("limit") => {
+                let limit = number(part(1)?).and_then(|limit| u32::try_from(limit).ok());
+                return Err(other_limit(self.0, limit.ok_or_else(unexpected)?));
+            }
+            Some("lock") => {
+                let holder = LeaseId::new(part(1)?.lossy().ok_or_else(unexpected)?);
+                return Err(a_lock(self.name(), &holder));
+            }
             _ => return Err(unexpected()),
         })
     }

@@ -31,12 +31,13 @@ impl Operation for Adopt<'_> {
     }
 
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
-        let (name, mode) = (self.name(), self.lease.mode);
-        let beside = match mode {
-            Mode::Exclusive => "meta",
-            Mode::Shared => "readers",
+        let (name, scripts) = (self.name(), at.scripts());
+        let (script, beside) = match self.lease.mode {
+            Mode::Shared => (&scripts.shared.adopt, "readers"),
+            // Permits are refused before anything is sent.
+            Mode::Exclusive | Mode::Permit => (&scripts.exclusive.adopt, "meta"),
         };
-        ScriptCall::new(&at.scripts().of(mode).adopt)
+        ScriptCall::new(script)
             .key(name.as_str())
             .key(name.neighbour(beside))
             .arg(self.from)

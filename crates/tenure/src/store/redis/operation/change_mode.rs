@@ -33,7 +33,7 @@ impl Operation for ChangeMode<'_> {
         let (name, scripts) = (self.name(), at.scripts());
         let script = match self.lease.mode {
             Mode::Exclusive => &scripts.upgrade,
-            Mode::Shared => &scripts.downgrade,
+            Mode::Shared | Mode::Permit => &scripts.downgrade,
         };
         let mut call = ScriptCall::new(script)
             .key(name.as_str())

@@ -26,6 +26,7 @@ impl Operation for Inspect<'_> {
             .key(self.0.neighbour("meta"))
             .key(at.layout.fence_key(self.0))
             .key(self.0.neighbour("readers"))
+            .key(self.0.neighbour("permits"))
             .arg(READERS_SHOWN)
     }
 

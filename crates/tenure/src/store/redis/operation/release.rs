@@ -44,6 +44,18 @@ impl<'a> Release<'a> {
     }
 }
 
+impl Release<'_> {
+    fn call_of_permits(&self, at: &ServerContext) -> ScriptCall<'static> {
+        let (lease, name) = (self.lease, &self.lease.name);
+        ScriptCall::new(&at.scripts().permits.release)
+            .key(name.as_str())
+            .keys(name.queue_keys())
+            .keys(name.permit_keys())
+            .arg(&lease.id)
+            .arg(self.dequeue.map_or("", LeaseId::as_str))
+    }
+}
+
 impl Operation for Release<'_> {
     type Reply = ReleaseReply;
 
@@ -54,8 +66,10 @@ impl Operation for Release<'_> {
     /// Most releases need five keys and one argument.
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
         let (lease, name) = (self.lease, self.name());
-        if lease.mode == Mode::Shared {
-            return self.call_of_reader(at);
+        match lease.mode {
+            Mode::Exclusive => {}
+            Mode::Shared => return self.call_of_reader(at),
+            Mode::Permit => return self.call_of_permits(at),
         }
         let mut call = ScriptCall::new(&at.scripts().exclusive.release)
             .key(name.as_str())

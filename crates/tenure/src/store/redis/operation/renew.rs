@@ -32,10 +32,12 @@ impl Operation for Renew<'_> {
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
         let (lease, name) = (self.lease, self.name());
         let beside = match lease.mode {
-            Mode::Exclusive => lease.has_meta.then(|| name.neighbour("meta")),
-            Mode::Shared => Some(name.neighbour("readers")),
+            Mode::Exclusive if lease.has_meta => vec![name.neighbour("meta")],
+            Mode::Exclusive => Vec::new(),
+            Mode::Shared => vec![name.neighbour("readers")],
+            Mode::Permit => name.permit_keys().into(),
         };
-        ScriptCall::new(&at.scripts().of(lease.mode).renew)
+        ScriptCall::new(at.scripts().renew(lease.mode))
             .key(name.as_str())
             .keys(beside)
             .arg(&lease.id)

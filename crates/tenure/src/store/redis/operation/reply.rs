@@ -9,7 +9,7 @@ use crate::lease::{Fence, LeaseId, believed_until};
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::redis::value::Value;
-use crate::store::{Failure, NotHeld, OfferedGrant, ReleaseReply};
+use crate::store::{Failure, NotHeld, OfferedGrant, ReleaseReply, Slots};
 
 /// What release.lua found, and turn.lua if it released. The call was sent at `sent_at`.
 pub(in crate::store::redis) fn released(
@@ -62,6 +62,12 @@ pub(super) fn number(value: &Value) -> Option<u64> {
 
 pub(super) fn fence(value: &Value) -> Option<Fence> {
     number(value).map(Fence::new)
+}
+
+/// The numbers of slots, separated by commas.
+pub(super) fn slots(value: &Value) -> Option<Slots> {
+    let numbers = value.as_str()?.split(',');
+    numbers.map(|number| number.parse().ok()).collect()
 }
 
 pub(in crate::store::redis) fn pairs(reply: &Value) -> BTreeMap<String, String> {
