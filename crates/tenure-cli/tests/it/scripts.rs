@@ -232,8 +232,8 @@ fn a_lease_that_is_none_is_refused() {
         (&["--lease", id], &of_a_run),
         (
             &["--lease", "soon"],
-            "tenure: cannot read `soon` as a lease: expected `<fence> <ttl in ms> <id> <name>`, as \
-             a lease prints itself\n",
+            "tenure: cannot read `soon` as a lease: expected `<fence> <ttl in \
+             ms>[+<replicas>] <id> <name>`, as a lease prints itself\n",
         ),
         (
             &["m", "--lease", &token],

@@ -54,10 +54,12 @@ async fn a_lock_that_is_lost_while_others_are_waited_for_is_acquired_again() {
         Tenure::connect(server.url()).await.unwrap(),
         Tenure::connect(server.url()).await.unwrap(),
     );
-    let second = b.lock("second").acquire().await.unwrap();
-    let both = a.locks(["first", "second"]).ttl(ms(2_000)).no_renewal();
+    // In the same slot, so they are ordered by name.
+    let second = b.lock("{n}second").acquire().await.unwrap();
+    let both = a.locks(["{n}first", "{n}second"]);
+    let both = both.ttl(ms(2_000)).no_renewal();
     let waiter = tokio::spawn(async move { both.acquire().await.unwrap() });
-    let has_first = || server.client().command(&["EXISTS", "first"]).int() == 1;
+    let has_first = || server.client().command(&["EXISTS", "{n}first"]).int() == 1;
     // After a second it keeps what it has.
     assert!(eventually(SOON, has_first));
     assert!(eventually(SOON, || !has_first()), "it ends");
