@@ -46,7 +46,8 @@ impl Sentinels {
     /// [`wait_until_settled`](Self::wait_until_settled).
     ///
     /// If `from` is healthy and its sentinels have aborted the failover, requests it again: on a busy
-    /// machine one sentinel can demote the replica that another one has just promoted.
+    /// machine one sentinel can demote the replica that another one has just promoted, or all of them can
+    /// be too slow.
     #[track_caller]
     pub fn wait_for_failover(&self, from: &RedisServer, limit: Duration) -> &RedisServer {
         if !from.is_awake() {
@@ -55,7 +56,7 @@ impl Sentinels {
         let promoted = until_ok(limit, || {
             let master = self.agreed_master()?;
             if master.is(from) {
-                if self.settled().is_ok() {
+                if from.is_awake() && self.seen_as_healthy().is_ok() {
                     self.request_failover()?;
                 }
                 return Err(format!("`{}` is still the master", from.addr()));

@@ -39,13 +39,20 @@ impl Sentinels {
     /// `Err` describes what is not settled.
     pub(super) fn settled(&self) -> Result<(), String> {
         let master = self.agreed_master()?;
-        for sentinel in self.awake_sentinels() {
-            let reports = self.is_seen_by(sentinel);
-            reports.map_err(|error| format!("sentinel `{}`: {error}", sentinel.addr()))?;
-        }
+        self.seen_as_healthy()?;
         for server in self.servers.iter().filter(|one| one.is_awake()) {
             let role = self.has_its_role(server, master);
             role.map_err(|error| format!("server `{}`: {error}", server.addr()))?;
+        }
+        Ok(())
+    }
+
+    /// `Err` tells what a sentinel does not see as healthy, or that it fails over. Whether replicas are in
+    /// sync does not count.
+    pub(super) fn seen_as_healthy(&self) -> Result<(), String> {
+        for sentinel in self.awake_sentinels() {
+            let reports = self.is_seen_by(sentinel);
+            reports.map_err(|error| format!("sentinel `{}`: {error}", sentinel.addr()))?;
         }
         Ok(())
     }

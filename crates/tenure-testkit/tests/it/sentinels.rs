@@ -99,6 +99,30 @@ fn a_failover_by_command_leaves_the_old_master_a_replica() {
 fn a_failover_that_was_aborted_is_requested_again() {
     let sentinels = Sentinels::builder().replicas(1).start();
     let candidate = sentinels.replicas()[0];
+    let old = begin_and_abort_failover(&sentinels, candidate);
+    let new = sentinels.wait_for_failover(old, FAILOVER_LIMIT);
+    assert_eq!(new.port(), candidate.port());
+}
+
+/// Also while another replica cannot follow.
+#[test]
+fn a_failover_that_was_aborted_beside_a_lagging_replica_is_requested_again() {
+    let sentinels = Sentinels::builder().replicas(2).priority(2, 0).start();
+    let lagging = &sentinels.servers()[2];
+    lagging.set_config("masterauth", "not-the-password");
+    lagging.run(&["CLIENT", "KILL", "TYPE", "master"]);
+    assert!(eventually(SOON, || lagging.master_link().as_deref() != Some("up")));
+    let candidate = &sentinels.servers()[1];
+    let old = begin_and_abort_failover(&sentinels, candidate);
+    let new = sentinels.wait_for_failover(old, FAILOVER_LIMIT);
+    assert_eq!(new.port(), candidate.port());
+}
+
+/// A failover that waits for a paused candidate until the sentinels give up. Returns the old master.
+fn begin_and_abort_failover<'a>(
+    sentinels: &'a Sentinels,
+    candidate: &RedisServer,
+) -> &'a RedisServer {
     candidate.pause();
     let old = sentinels.begin_failover();
     let is_aborted = |sentinel: &RedisServer| sentinel.log().contains("-failover-abort");
@@ -107,8 +131,7 @@ fn a_failover_that_was_aborted_is_requested_again() {
     });
     assert!(aborted, "the sentinels still wait for the replica");
     candidate.resume();
-    let new = sentinels.wait_for_failover(old, FAILOVER_LIMIT);
-    assert_eq!(new.port(), candidate.port());
+    old
 }
 
 #[test]

@@ -27,6 +27,12 @@ fn clock(server: &RedisServer) -> u64 {
     part(0) * 1_000_000 + part(1)
 }
 
+/// Waits until the clock of the server that takes over has passed the millisecond of this fence: fences
+/// of two servers are compared to the millisecond.
+fn pass_millisecond_of(fence: u64, server: &RedisServer) {
+    assert!(eventually(SOON, || clock(server) / 1_000 > fence / 1_000));
+}
+
 fn follow(server: &RedisServer, master: &RedisServer) {
     let port = master.port().to_string();
     let mut redis = server.client();
@@ -72,6 +78,7 @@ async fn check_growth_though_data_goes_back(layout: Layout) {
     let before = tenure.stats().connections;
     follow(&server, &copy);
     follow_nobody(&server);
+    pass_millisecond_of(last, &server);
     let next = fence(&tenure, "n").await;
     assert!(next > last, "{next} after {last}");
     assert_eq!(tenure.stats().connections, before, "a new connection");
@@ -107,7 +114,9 @@ async fn check_growth_though_the_server_is_swapped(layout: Layout) {
         for _ in 0..20 {
             last = fence(&tenure, "n").await;
         }
-        let moved = proxy.swap_target(pair.promote().addr());
+        let successor = pair.promote();
+        pass_millisecond_of(last, successor);
+        let moved = proxy.swap_target(successor.addr());
         let next = fence(&tenure, "n").await;
         assert!(next > last, "round {round}: {next} after {last}");
         unnoticed += usize::from(moved > 0);

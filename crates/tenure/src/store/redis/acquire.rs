@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use super::acquire_batch::TransactionAttempt;
 use super::connection::Connection;
+use super::fence_counter::FenceCounter;
 use super::operation::{Acquire, Operation};
 use super::perform::Unperformed;
 use super::redis_store::RedisStore;
+use super::routes::Routes;
+use crate::layout::Layout;
 use crate::mode::Mode;
 use crate::moment::Moment;
+use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 use crate::store::{AcquireReply, Attempt, CallerAcquire, Failure};
 
@@ -43,12 +47,13 @@ impl RedisStore {
         let node = self.route(&attempt.held.name).ok()?.node;
         let connection = node.caller_connection()?;
         self.granting_primary(&connection)?;
-        if self.can_use_transaction(&connection)
+        let counter = self.transaction_counter(&connection, &attempt.held.name);
+        if let Some(counter) = counter
             && connection
                 .transaction_candidates()
-                .includes(attempt, self.clock.now())
+                .includes(attempt, counter, self.clock.now())
         {
-            let transaction = TransactionAttempt::new(&connection, attempt);
+            let transaction = TransactionAttempt::new(&connection, attempt, counter);
             let in_flight = transaction.in_flight;
             let asking = async move {
                 let attempted = transaction.run(&connection).await;
@@ -75,21 +80,41 @@ impl RedisStore {
         let (acquire, sent_at) = (Acquire(attempt), self.clock.now());
         let attempted = self.perform_on_caller(&connection, &acquire, latest_us);
         let attempted = attempted.await?;
-        if attempt.held.mode == Mode::Exclusive {
+        let counter = self.transaction_counter(&connection, acquire.name());
+        if let Some(counter) = counter
+            && attempt.held.mode == Mode::Exclusive
+        {
             let clock_us = connection.server_us(self.clock.now());
             let known = connection.transaction_candidates();
-            known.note(acquire.name(), &attempted, sent_at, clock_us);
+            known.note(acquire.name(), counter, &attempted, sent_at, clock_us);
         }
         Ok(attempted)
     }
 
-    /// Whether a transaction may acquire the lock. It cannot compare the primary, and in a cluster
-    /// a node may redirect in the middle of it.
-    fn can_use_transaction(&self, connection: &Connection) -> bool {
-        connection.shares_counter()
-            && !self.pauses_after_failover()
-            && !connection.is_replaceable()
-            && !bug(Bug::FenceFromOldCopy)
+    /// The counter of the fence, if a transaction may acquire the lock: it cannot compare the primary.
+    fn transaction_counter(
+        &self,
+        connection: &Connection,
+        name: &LockName,
+    ) -> Option<FenceCounter> {
+        if self.pauses_after_failover() || bug(Bug::FenceFromOldCopy) {
+            return None;
+        }
+        self.combining_counter(connection, name)
+    }
+
+    /// The counter that mints the fences of this lock, if its requests may travel with others.
+    pub(super) fn combining_counter(
+        &self,
+        connection: &Connection,
+        name: &LockName,
+    ) -> Option<FenceCounter> {
+        match &self.routes {
+            Routes::One(_) => connection.shares_counter().then_some(FenceCounter::Shared),
+            Routes::Cluster(_) => {
+                (self.layout == Layout::Native).then(|| FenceCounter::of_each(name))
+            }
+        }
     }
 
     /// The only primary that may grant, as the scripts expect it. A value that no server has, if no

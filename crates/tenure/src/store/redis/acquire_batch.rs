@@ -4,15 +4,16 @@
 //! acquired by a transaction of plain commands: set the key unless it exists, and mint the fence. It
 //! grants exactly what acquire.lua grants, or nothing; if anything is unusual, acquire.lua runs next,
 //! and finds its own lease. The transaction has the attempts of all callers that ask at the same time,
-//! and each of them has its own outcome. They share one fence, which is greater than all before it:
-//! what counts is the order of the grants of one lock.
+//! in a cluster those for one slot, and each of them has its own outcome. Where all locks share a
+//! counter, they share one fence, which is greater than all before it: what counts is the order of the
+//! grants of one lock. In a cluster each lock has its own counter, and the transaction raises them all.
 //!
-//! Some things that a script would check are checked here afterwards. A lock with a fence counter of
-//! its own is left to the script. The lease has an absolute end, so that an attempt which runs late
-//! ends when it should have; the fence tells how much of the ttl is left. `XADD` mints it by the
-//! server's clock, to the millisecond, whatever happened to the counter: the clock was not later than
-//! that. Ten times a second the transaction also reads the clock itself, to notice that it was set. It
-//! never creates a counter, which would have no expiry.
+//! Some things that a script would check are checked here afterwards. Where locks share a counter, one
+//! with a counter of its own is left to the script. The lease has an absolute end, so that an attempt
+//! which runs late ends when it should have; the fence tells how much of the ttl is left. `XADD` mints
+//! it by the server's clock, to the millisecond, whatever happened to the counter: the clock was not
+//! later than that. Ten times a second the transaction also reads the clock itself, to notice that it
+//! was set. It never creates a counter, which would have no expiry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +24,10 @@ use super::command::{
     append_bulk, append_bulk_number, append_bulk_of, append_command, append_header,
 };
 use super::connection::{Connection, SendOptions};
+use super::fence_counter::FenceCounter;
 use super::layout::SHARED_COUNTER;
 use super::request_queue::{AcquireEntry, Entry};
+use super::slot_batches::SlotBatch;
 use super::transaction_candidates::AHEAD_MAX_US;
 use super::value::Value;
 use super::wire::WireError;
@@ -42,13 +45,11 @@ const BEHIND_MAX_US: u64 = 500_000;
 const FENCE_MAX: u64 = (1 << 53) - 2;
 /// How many fences there are in a millisecond: one for each microsecond.
 const FENCES_IN_A_MS: u64 = 1_000;
-/// The commands of a transaction beside those that set the locks: to mint the fence, and to find
-/// counters of single locks.
-const COMMANDS_FOR_ALL: usize = 2;
 
-/// Attempts that are sent together.
+/// Attempts that are sent in one transaction.
 pub(super) struct AcquireBatch {
     entries: Vec<AcquireEntry>,
+    counter: FenceCounter,
     sent_at: Moment,
     reads_clock: bool,
 }
@@ -56,18 +57,24 @@ pub(super) struct AcquireBatch {
 /// An attempt by transaction, before it is sent.
 pub(super) struct TransactionAttempt<'a> {
     attempt: &'a Attempt,
+    counter: FenceCounter,
     end_ms: u64,
     /// Until when it may still run: a lease granted by then has expired.
     pub(super) in_flight: InFlight,
 }
 
 impl<'a> TransactionAttempt<'a> {
-    pub(super) fn new(connection: &Connection, attempt: &'a Attempt) -> Self {
+    pub(super) fn new(
+        connection: &Connection,
+        attempt: &'a Attempt,
+        counter: FenceCounter,
+    ) -> Self {
         let expected_end = connection.clock().now() + attempt.held.ttl;
         // One more, so that rounding never shortens the lease.
         let end_ms = connection.server_us(expected_end) / 1_000 + 1;
         Self {
             attempt,
+            counter,
             end_ms,
             in_flight: connection.in_flight(end_ms * 1_000),
         }
@@ -80,6 +87,7 @@ impl<'a> TransactionAttempt<'a> {
         let entry = AcquireEntry {
             name: held.name.clone(),
             id: held.id.clone(),
+            counter: self.counter,
             ttl: held.ttl,
             end_ms: self.end_ms,
             reply,
@@ -111,30 +119,37 @@ impl<'a> TransactionAttempt<'a> {
     }
 }
 
-impl AcquireBatch {
-    pub(super) fn new(connection: &Connection, entries: Vec<AcquireEntry>) -> Self {
+impl SlotBatch for AcquireBatch {
+    type Entry = AcquireEntry;
+
+    fn counter(entry: &AcquireEntry) -> FenceCounter {
+        entry.counter
+    }
+
+    fn new(connection: &Connection, entries: Vec<AcquireEntry>) -> Self {
         let sent_at = connection.clock().now();
+        let counter = entries.first().map(|entry| entry.counter);
         Self {
             reads_clock: !entries.is_empty() && !connection.knows_clock(sent_at),
+            counter: counter.unwrap_or(FenceCounter::Shared),
             entries,
             sent_at,
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many replies it gets: to `MULTI`, one for each attempt, two for all of them, perhaps to
-    /// `TIME`, and to `EXEC`.
-    pub(super) fn replies(&self) -> usize {
+    /// To `MULTI`, one for each attempt, those that mint, perhaps to `TIME`, and to `EXEC`.
+    fn replies(&self) -> usize {
         match self.entries.len() {
             0 => 0,
-            count => 2 + count + COMMANDS_FOR_ALL + usize::from(self.reads_clock),
+            count => 2 + count + self.minting_commands() + usize::from(self.reads_clock),
         }
     }
 
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut Vec<u8>) {
         if self.entries.is_empty() {
             return;
         }
@@ -147,16 +162,20 @@ impl AcquireBatch {
             }
             append_bulk_number(out, entry.end_ms);
         }
-        let counter = SHARED_COUNTER.as_bytes();
-        let by_clock = [&b"NOMKSTREAM"[..], b"MAXLEN", b"0", b"*", b"f", b""];
-        append_header(out, b'*', 2 + by_clock.len());
-        for word in [&b"XADD"[..], counter].into_iter().chain(by_clock) {
-            append_bulk(out, word);
-        }
-        append_header(out, b'*', 1 + self.entries.len());
-        append_bulk(out, b"EXISTS");
-        for entry in &self.entries {
-            append_bulk_of(out, &entry.name.neighbour_parts("fences"));
+        match self.counter {
+            FenceCounter::Shared => {
+                append_mint(out, &[SHARED_COUNTER]);
+                append_header(out, b'*', 1 + self.entries.len());
+                append_bulk(out, b"EXISTS");
+                for entry in &self.entries {
+                    append_bulk_of(out, &entry.name.neighbour_parts("fences"));
+                }
+            }
+            FenceCounter::OfEachLock(_) => {
+                for entry in &self.entries {
+                    append_mint(out, &entry.name.neighbour_parts("fences"));
+                }
+            }
         }
         if self.reads_clock {
             append_command(out, &[b"TIME"]);
@@ -164,7 +183,7 @@ impl AcquireBatch {
         append_command(out, &[b"EXEC"]);
     }
 
-    pub(super) fn finish(self, connection: &Connection, mut replies: Vec<Value>) {
+    fn finish(self, connection: &Connection, mut replies: Vec<Value>) {
         let mut results = match replies.pop() {
             Some(Value::Array(results)) => results,
             whole => return self.refused(connection, &replies, whole.as_ref()),
@@ -172,28 +191,47 @@ impl AcquireBatch {
         let count = self.entries.len();
         plant_bugs(results.get_mut(..count).unwrap_or_default());
         let expected_us = connection.server_us(connection.clock().now());
-        let server_us = results.get(count + COMMANDS_FOR_ALL);
+        let server_us = results.get(count + self.minting_commands());
         let server_us = server_us.and_then(Value::as_server_time_us);
         if let Some(server_us) = server_us {
             connection.set_clock(self.sent_at, server_us);
         }
-        let minted = MintCheck {
+        let checks = GrantChecks {
             connection,
-            fence: results.get(count).and_then(parse_fence),
-            own_counters: results.get(count + 1).and_then(Value::as_int),
+            may_have_own_counters: self.counter == FenceCounter::Shared
+                && results.get(count + 1) != Some(&Value::Int(0)),
             expected_us,
             server_us,
-            is_missing: self.reads_clock && server_us.is_none(),
+            is_clock_missing: self.reads_clock && server_us.is_none(),
             sent_at: self.sent_at,
         };
         for (at, entry) in self.entries.into_iter().enumerate() {
-            let attempted = minted.read(&entry, results.get(at));
+            let minted_at = count + self.counter.position(at);
+            let fence = results.get(minted_at).and_then(parse_fence);
+            let attempted = checks.read(&entry, results.get(at), fence);
             let attempted = attempted.map_err(|failure| Failure {
                 in_flight: Some(connection.in_flight(entry.latest_us())),
                 ..failure
             });
             // The caller may have gone: the engine cancels the attempt.
             let _ = entry.reply.send(Ok(attempted));
+        }
+    }
+
+    fn fail(self, error: &WireError) {
+        for entry in self.entries {
+            let _ = entry.reply.send(Err(error.clone()));
+        }
+    }
+}
+
+impl AcquireBatch {
+    /// How many commands mint the fences. Where locks share a counter, one mints, and one looks for
+    /// counters of single locks.
+    fn minting_commands(&self) -> usize {
+        match self.counter {
+            FenceCounter::Shared => 2,
+            FenceCounter::OfEachLock(_) => self.entries.len(),
         }
     }
 
@@ -211,9 +249,14 @@ impl AcquireBatch {
         // attempts did nothing wrong.
         let aborted = !ran && whole.starts_with("EXECABORT");
         let count = self.entries.len();
-        let for_all = (0..COMMANDS_FOR_ALL).find_map(|at| error_at(1 + count + at));
+        let for_all = match self.counter {
+            FenceCounter::Shared => (1 + count..3 + count).find_map(error_at),
+            FenceCounter::OfEachLock(_) => error_at(0),
+        };
         for (at, entry) in self.entries.into_iter().enumerate() {
-            let own = error_at(0).or_else(|| error_at(1 + at)).or(for_all);
+            let minted_at = 1 + count + self.counter.position(at);
+            let own = error_at(0).or_else(|| error_at(1 + at));
+            let own = own.or_else(|| error_at(minted_at)).or(for_all);
             let failure = match own {
                 Some(error) => connection.refusal(error),
                 None if aborted => strange(&entry.name, "another lock was refused"),
@@ -225,12 +268,6 @@ impl AcquireBatch {
                 ..failure
             };
             let _ = entry.reply.send(Ok(Err(failure)));
-        }
-    }
-
-    pub(super) fn fail(self, error: &WireError) {
-        for entry in self.entries {
-            let _ = entry.reply.send(Err(error.clone()));
         }
     }
 }
@@ -250,24 +287,27 @@ impl AcquireEntry {
 }
 
 /// What a transaction found out for all its attempts.
-struct MintCheck<'a> {
+struct GrantChecks<'a> {
     connection: &'a Connection,
-    /// The fence that was minted.
-    fence: Option<u64>,
-    /// How many of the locks have a fence counter of their own.
-    own_counters: Option<i64>,
+    /// Whether one of the locks may have a fence counter of its own beside the shared one.
+    may_have_own_counters: bool,
     /// The latest that the server's clock could show by now.
     expected_us: u64,
     /// What it showed, if the transaction read it.
     server_us: Option<u64>,
     /// Whether the transaction tried to read it and failed.
-    is_missing: bool,
+    is_clock_missing: bool,
     sent_at: Moment,
 }
 
-impl MintCheck<'_> {
-    /// The outcome of one attempt, by who held the lock.
-    fn read(&self, entry: &AcquireEntry, holder: Option<&Value>) -> Result<AcquireReply, Failure> {
+impl GrantChecks<'_> {
+    /// The outcome of one attempt, by who held the lock and the fence that was minted.
+    fn read(
+        &self,
+        entry: &AcquireEntry,
+        holder: Option<&Value>,
+        fence: Option<u64>,
+    ) -> Result<AcquireReply, Failure> {
         let strange = |what: &str| strange(&entry.name, what);
         match holder {
             None => return Err(strange("it is incomplete")),
@@ -283,12 +323,12 @@ impl MintCheck<'_> {
             }
             Some(_) => return Err(strange("the key may not be a lock")),
         }
-        let fence = self.fence.filter(|fence| *fence <= FENCE_MAX);
+        let fence = fence.filter(|fence| *fence <= FENCE_MAX);
         let fence = fence.ok_or_else(|| strange("the fence counter was lost or is exhausted"))?;
-        if self.own_counters != Some(0) && !bug(Bug::OwnCounterIgnored) {
+        if self.may_have_own_counters && !bug(Bug::OwnCounterIgnored) {
             return Err(strange("it may have a fence counter of its own"));
         }
-        if self.is_missing {
+        if self.is_clock_missing {
             return Err(strange("it contains no time"));
         }
         let by_fence = fence / FENCES_IN_A_MS * FENCES_IN_A_MS + FENCES_IN_A_MS - 1;
@@ -307,6 +347,17 @@ impl MintCheck<'_> {
             sent_at: entry.counts_from(self.sent_at, latest_us),
             slots: Slots::default(),
         })
+    }
+}
+
+/// Mints a fence by the server's clock, if the counter exists.
+fn append_mint(out: &mut Vec<u8>, counter: &[&str]) {
+    let by_clock = [&b"NOMKSTREAM"[..], b"MAXLEN", b"0", b"*", b"f", b""];
+    append_header(out, b'*', 2 + by_clock.len());
+    append_bulk(out, b"XADD");
+    append_bulk_of(out, counter);
+    for word in by_clock {
+        append_bulk(out, word);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A lone caller sends at once, so no request waits for company. In a crowd the requests wait for the
 //! next write of the connection, and go with it: all acquires in one transaction, all releases in one
-//! script. Nothing here is a task: a batch is sent by a caller's own thread, or by the one that drives
+//! script; in a cluster one of each for a slot. Nothing here is a task: a batch is sent by a caller's own thread, or by the one that drives
 //! the connection.
 
 use std::collections::VecDeque;
@@ -12,6 +12,7 @@ use super::acquire_batch::AcquireBatch;
 use super::connection::Connection;
 use super::release_batch::ReleaseBatch;
 use super::request_queue::{Entry, Waiting};
+use super::slot_batches::SlotBatches;
 use super::value::Value;
 use super::vote_batch::VoteBatch;
 use super::vote_release_batch::VoteReleaseBatch;
@@ -27,8 +28,8 @@ const CALLS_MAX: usize = 2;
 
 /// Requests that are sent together.
 struct Batch {
-    acquires: AcquireBatch,
-    releases: ReleaseBatch,
+    acquires: SlotBatches<AcquireBatch>,
+    releases: SlotBatches<ReleaseBatch>,
     /// Those to a node of a Redlock, if there are any. In a box, because most have none.
     of_node: Option<Box<NodeBatch>>,
 }
@@ -106,8 +107,8 @@ impl Batch {
         let of_node = NodeBatch::next(connection, waiting);
         let is_empty = acquires.is_empty() && releases.is_empty() && of_node.is_none();
         (!is_empty).then(|| Self {
-            acquires: AcquireBatch::new(connection, acquires),
-            releases: ReleaseBatch::new(connection, releases),
+            acquires: SlotBatches::new(connection, acquires),
+            releases: SlotBatches::new(connection, releases),
             of_node: of_node.map(Box::new),
         })
     }

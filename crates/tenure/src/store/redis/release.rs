@@ -139,12 +139,12 @@ impl RedisStore {
         dequeue: Option<&LeaseId>,
     ) -> Result<ReleaseReply, Failure> {
         if self.can_release_together(lease, dequeue)
-            && connection.shares_counter()
+            && let Some(counter) = self.combining_counter(connection, &lease.name)
             && !connection
                 .queue()
                 .release_all_denied
                 .load(Ordering::Relaxed)
-            && let Some(released) = connection.release_together(lease).await?
+            && let Some(released) = connection.release_together(lease, counter).await?
         {
             return Ok(released);
         }
@@ -153,13 +153,9 @@ impl RedisStore {
         self.try_release(connection, release, options).await
     }
 
-    /// Whether `release_all.lua` does what `release.lua` would do. Keys of a cluster cannot be released
-    /// together, because they are in different slots.
+    /// Whether `release_all.lua` does what `release.lua` would do.
     fn can_release_together(&self, lease: &LeaseSpec, dequeue: Option<&LeaseId>) -> bool {
-        self.layout == Layout::Native
-            && matches!(self.routes, Routes::One(_))
-            && dequeue.is_none()
-            && self.is_released_as_usual(lease)
+        self.layout == Layout::Native && dequeue.is_none() && self.is_released_as_usual(lease)
     }
 
     /// Whether a release only has to free the lock, if nobody waits for it.

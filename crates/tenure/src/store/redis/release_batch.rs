@@ -7,11 +7,13 @@ use tokio::sync::oneshot;
 
 use super::command::{append_bulk, append_bulk_number, append_bulk_of, append_header};
 use super::connection::{Connection, SendOptions};
+use super::fence_counter::FenceCounter;
 use super::layout::SHARED_COUNTER;
 use super::operation::reply::released;
 use super::request_queue::{Entry, ReleaseEntry, Released};
 use super::script::RELEASE_ALL;
 use super::server_error;
+use super::slot_batches::SlotBatch;
 use super::value::Value;
 use super::wire::WireError;
 use crate::error::ErrorKind;
@@ -19,9 +21,11 @@ use crate::layout::Layout;
 use crate::store::{Failure, LeaseSpec, ReleaseReply};
 use crate::timings::Call;
 
-/// Releases that are sent together.
+/// Releases that one script serves.
 pub(super) struct ReleaseBatch {
     entries: Vec<ReleaseEntry>,
+    /// Whether messages stay in the shard of their lock.
+    sharded: bool,
     /// Whether the script is sent with its text, because the server does not know it.
     by_text: bool,
 }
@@ -32,11 +36,13 @@ impl Connection {
     pub(super) async fn release_together(
         self: &Arc<Self>,
         lease: &LeaseSpec,
+        counter: FenceCounter,
     ) -> Result<Option<ReleaseReply>, Failure> {
         let (reply, released) = oneshot::channel();
         let entry = ReleaseEntry {
             name: lease.name.clone(),
             id: lease.id.clone(),
+            counter,
             asked_at: self.clock().now(),
             reply,
         };
@@ -74,30 +80,39 @@ impl Connection {
     }
 }
 
-impl ReleaseBatch {
-    pub(super) fn new(connection: &Connection, entries: Vec<ReleaseEntry>) -> Self {
-        let by_text = entries.len() > 1 && connection.queue().take_release_all_unknown();
-        Self { entries, by_text }
+impl SlotBatch for ReleaseBatch {
+    type Entry = ReleaseEntry;
+
+    fn counter(entry: &ReleaseEntry) -> FenceCounter {
+        entry.counter
     }
 
-    pub(super) fn len(&self) -> usize {
+    fn new(connection: &Connection, entries: Vec<ReleaseEntry>) -> Self {
+        let by_text = entries.len() > 1 && connection.queue().take_release_all_unknown();
+        Self {
+            entries,
+            sharded: connection.is_sharded(),
+            by_text,
+        }
+    }
+
+    fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many replies it gets.
-    pub(super) fn replies(&self) -> usize {
+    fn replies(&self) -> usize {
         usize::from(!self.entries.is_empty())
     }
 
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut Vec<u8>) {
         match &self.entries[..] {
             [] => {}
-            [alone] => alone.encode(out),
+            [alone] => alone.encode(self.sharded, out),
             entries => encode_all(entries, self.by_text, out),
         }
     }
 
-    pub(super) fn finish(mut self, connection: &Connection, mut replies: Vec<Value>) {
+    fn finish(mut self, connection: &Connection, mut replies: Vec<Value>) {
         let reply = replies.pop().unwrap_or(Value::Nil);
         if self.entries.len() == 1 {
             for entry in self.entries.drain(..) {
@@ -122,7 +137,7 @@ impl ReleaseBatch {
         }
     }
 
-    pub(super) fn fail(self, error: &WireError) {
+    fn fail(self, error: &WireError) {
         for entry in self.entries {
             let _ = entry.reply.send(Err(error.clone()));
         }
@@ -131,8 +146,8 @@ impl ReleaseBatch {
 
 impl ReleaseEntry {
     /// On its own, it needs no second call if clients wait for the lock.
-    fn encode(&self, out: &mut Vec<u8>) {
-        let script = &Layout::Native.scripts(false).exclusive.release;
+    fn encode(&self, sharded: bool, out: &mut Vec<u8>) {
+        let script = &Layout::Native.scripts(sharded).exclusive.release;
         append_header(out, b'*', 9);
         for word in ["EVALSHA", script.hash(), "5", self.name.as_str()] {
             append_bulk(out, word.as_bytes());
@@ -140,8 +155,12 @@ impl ReleaseEntry {
         for role in ["queue", "alive"] {
             append_bulk_of(out, &self.name.neighbour_parts(role));
         }
-        append_bulk(out, SHARED_COUNTER.as_bytes());
-        append_bulk_of(out, &self.name.neighbour_parts("fences"));
+        let own_counter = self.name.neighbour_parts("fences");
+        match self.counter {
+            FenceCounter::Shared => append_bulk(out, SHARED_COUNTER.as_bytes()),
+            FenceCounter::OfEachLock(_) => append_bulk_of(out, &own_counter),
+        }
+        append_bulk_of(out, &own_counter);
         append_bulk(out, self.id.as_str().as_bytes());
     }
 

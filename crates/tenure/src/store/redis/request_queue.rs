@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::fence_counter::FenceCounter;
 use super::vote_request::{VoteEntry, VoteReleaseEntry, VoteScripts};
 use super::wire::{ReadBy, Reply};
 use crate::lease::LeaseId;
@@ -49,6 +50,7 @@ pub(super) enum Entry {
 pub(super) struct AcquireEntry {
     pub(super) name: LockName,
     pub(super) id: LeaseId,
+    pub(super) counter: FenceCounter,
     pub(super) ttl: Duration,
     /// When the lease ends, by the server's clock.
     pub(super) end_ms: u64,
@@ -59,6 +61,7 @@ pub(super) struct AcquireEntry {
 pub(super) struct ReleaseEntry {
     pub(super) name: LockName,
     pub(super) id: LeaseId,
+    pub(super) counter: FenceCounter,
     pub(super) asked_at: Moment,
     pub(super) reply: EntryReply<Released>,
 }

@@ -102,15 +102,6 @@ impl Server {
         matches!(self.kind, ServerKind::BySentinels(_))
     }
 
-    /// Whether a replica with an older copy of the locks can replace it, perhaps while our
-    /// connections last.
-    pub(super) fn is_replaceable(&self) -> bool {
-        matches!(
-            self.kind,
-            ServerKind::BySentinels(_) | ServerKind::ClusterNode(_)
-        )
-    }
-
     /// Whether its locks share one fence counter. Where all keys of a call must be in one slot, each
     /// lock has its own; in Redisson's layout too, because Java knows no other.
     pub(super) fn shares_counter(&self) -> bool {

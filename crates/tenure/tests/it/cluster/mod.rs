@@ -10,6 +10,8 @@ use tokio::sync::{Mutex, MutexGuard};
 
 /// Taking, holding and releasing locks on all nodes; what clients say of themselves.
 mod basics;
+/// Requests of concurrent callers that travel together.
+mod combining;
 /// `tenure::redis`: commands and scripts next to the locks.
 mod commands;
 /// A master that is replaced.

@@ -8,7 +8,7 @@ use crate::name::hash_tag;
 pub(in crate::store::redis) const SLOTS: u16 = 16_384;
 
 /// A hash slot: all its keys are on one node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::store::redis) struct Slot(u16);
 
 impl Slot {

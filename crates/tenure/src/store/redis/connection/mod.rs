@@ -123,9 +123,9 @@ impl Connection {
         self.server.shares_counter()
     }
 
-    /// Whether a replica can replace the server.
-    pub(super) fn is_replaceable(&self) -> bool {
-        self.server.is_replaceable()
+    /// Whether messages stay in the shard of their lock.
+    pub(super) fn is_sharded(&self) -> bool {
+        self.server.sharded
     }
 
     pub(super) fn clock(&self) -> &Clock {

@@ -1,0 +1,28 @@
+//! Which counter mints the fences of locks that are acquired together.
+
+use super::cluster::Slot;
+use crate::name::LockName;
+
+/// Where a grant gets its fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum FenceCounter {
+    /// All locks of the database share one counter.
+    Shared,
+    /// Each lock has its own, in its slot of the cluster: only locks of one slot can be acquired or
+    /// released together.
+    OfEachLock(Slot),
+}
+
+impl FenceCounter {
+    pub(super) fn of_each(name: &LockName) -> Self {
+        Self::OfEachLock(Slot::of(name.as_str().as_bytes()))
+    }
+
+    /// The position of the command that mints for the attempt at this position, among those that mint.
+    pub(super) fn position(self, attempt: usize) -> usize {
+        match self {
+            Self::Shared => 0,
+            Self::OfEachLock(_) => attempt,
+        }
+    }
+}
