@@ -46,10 +46,11 @@ screenshots: redis-server chromium ## Take the pictures of the page in docs/imag
 	TENURE_SCREENSHOTS=1 cargo test -p tenure-cli --test page pictures
 
 .PHONY: check
-check: ## Format and lints, warnings denied
+check: ## Format and lints, warnings denied; whether the lock file of bench/ is current
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
 	cargo clippy -p tenure --no-default-features -- -D warnings
+	cargo tree --quiet --locked --manifest-path bench/Cargo.toml > /dev/null
 
 .PHONY: doc
 doc: ## Documentation, warnings denied

@@ -207,7 +207,9 @@ fn no_zombie_is_left_of_a_command_that_ended() {
     let few = || zombies_of(process.pid()) <= 1;
     assert!(eventually(SOON, few), "{}", zombies_of(process.pid()));
     send(&process, Signal::SIGTERM);
-    assert_eq!(code(&process), 143);
+    // 0 if a command just ended by itself.
+    let code = code(&process);
+    assert!(matches!(code, 0 | 143), "{code}");
 }
 
 fn zombies_of(parent: u32) -> usize {
