@@ -108,7 +108,10 @@ async fn an_owner_that_asks_in_the_other_mode_while_it_releases_does_not_hang() 
     });
     // However slow the machine is, some turns are made.
     let mut before = None;
-    while tokio::time::timeout(ms(20_000), &mut reading).await.is_err() {
+    while tokio::time::timeout(ms(20_000), &mut reading)
+        .await
+        .is_err()
+    {
         let now = Some(turns.load(Ordering::Relaxed));
         assert_ne!(now, before, "one of them hangs");
         before = now;

@@ -143,6 +143,8 @@ fn waiters(server: &RedisServer, name: &str) -> usize {
 
 #[track_caller]
 fn wait_for_file(path: &Path) {
-    let is_there = eventually(SOON * 3, || path.metadata().is_ok_and(|found| found.len() > 0));
+    let is_there = eventually(SOON * 3, || {
+        path.metadata().is_ok_and(|found| found.len() > 0)
+    });
     assert!(is_there, "no `{}`", path.display());
 }
