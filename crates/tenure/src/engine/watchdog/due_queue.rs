@@ -124,7 +124,7 @@ impl DueQueue {
         change(lease);
         lease.scheduled = lease.next();
         let answered = if std::mem::take(&mut lease.renewal_tried) || lease.scheduled.is_none() {
-            std::mem::take(&mut lease.waiting)
+            lease.take_waiting()
         } else {
             Vec::new()
         };

@@ -9,6 +9,7 @@ use tokio::sync::{Notify, oneshot};
 
 use self::batch_limit::BatchLimit;
 use self::due_queue::DueQueue;
+use self::request_state::RequestState;
 use self::tracked_lease::{AT_ONCE, TrackedLease};
 use crate::belief::Belief;
 use crate::moment::Moment;
@@ -19,6 +20,7 @@ mod batch_limit;
 mod due_queue;
 mod renew_batch;
 mod renewal_time;
+mod request_state;
 pub(crate) mod task;
 mod tracked_lease;
 
@@ -140,8 +142,10 @@ impl Watchdog {
         let (done, tried) = oneshot::channel();
         let mut done = Some(done);
         self.update_leases(vec![number], |lease| {
-            lease.renewal.due = Some(AT_ONCE);
-            lease.waiting.extend(done.take());
+            lease.renewal.set_due(AT_ONCE);
+            done.take()
+                .into_iter()
+                .for_each(|done| lease.add_waiting(done));
         });
         // If the lease is not tracked, it is lost, and the sender is gone.
         drop(done);
@@ -153,8 +157,10 @@ impl Watchdog {
         let (done, tried) = oneshot::channel();
         let mut done = Some(done);
         self.update_leases(vec![number], |lease| {
-            if lease.renewal.in_flight {
-                lease.waiting.extend(done.take());
+            if lease.renewal.is_in_flight() {
+                done.take()
+                    .into_iter()
+                    .for_each(|done| lease.add_waiting(done));
             }
         });
         drop(done);
@@ -182,10 +188,10 @@ impl Watchdog {
         let mut answered = Vec::new();
         for (number, renew_at) in due {
             answered.extend(due_queue.update(number, |lease| {
-                lease.renewal.in_flight = false;
+                lease.renewal.end();
                 // A caller that asked meanwhile wants a newer renewal than this one.
-                if lease.renewal.due.is_none() {
-                    lease.renewal.due = renew_at;
+                if lease.renewal.due().is_none() {
+                    lease.renewal = RequestState::at(renew_at);
                     lease.renewal_tried = true;
                 }
             }));

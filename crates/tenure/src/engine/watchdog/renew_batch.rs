@@ -157,13 +157,13 @@ fn checked(core: &Core, belief: &Belief, result: &Result<WatchReply, Failure>) {
         mark_current_lost(core, belief.number, not_held.reason());
     }
     core.watchdog.update_leases(vec![belief.number], |lease| {
-        lease.check.in_flight = false;
+        lease.check.end();
         lease.watched = result.is_ok();
         if !lease.watched {
             // Renewals continue regardless. Watching is retried later, or at once if a message came
             // meanwhile.
             let later = now + WATCH_AFTER;
-            lease.check.due = Some(lease.check.due.map_or(later, |due| due.min(later)));
+            lease.check.set_due_by(later);
         }
     });
 }

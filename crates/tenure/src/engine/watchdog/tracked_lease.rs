@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::renewal_time;
+use super::request_state::RequestState;
 use crate::belief::Belief;
 use crate::mode::Mode;
 use crate::moment::Moment;
@@ -37,16 +38,13 @@ pub(super) struct TrackedLease {
     /// Whether the loss was noticed: nothing is left to do.
     pub(super) lost: bool,
     /// Callers that wait for a renewal attempt, and whether one was just made.
-    pub(super) waiting: Vec<oneshot::Sender<()>>,
+    waiting: Option<Box<WaitingCallers>>,
     pub(super) renewal_tried: bool,
 }
 
-/// A kind of request to the store: when it is due, and whether one is in flight.
+/// In a box of its own: hardly any lease has some.
 #[derive(Default)]
-pub(super) struct RequestState {
-    pub(super) due: Option<Moment>,
-    pub(super) in_flight: bool,
-}
+struct WaitingCallers(Vec<oneshot::Sender<()>>);
 
 /// Something to do for a lease.
 pub(super) enum DueTask {
@@ -69,7 +67,7 @@ impl TrackedLease {
             watched: false,
             kept: false,
             lost: false,
-            waiting: Vec::new(),
+            waiting: None,
             renewal_tried: false,
             belief,
         }
@@ -118,11 +116,24 @@ impl TrackedLease {
             .then_some(LostReason::MaxHold)
     }
 
+    /// Adds a caller that waits for the next renewal attempt.
+    pub(super) fn add_waiting(&mut self, caller: oneshot::Sender<()>) {
+        self.waiting.get_or_insert_default().0.push(caller);
+    }
+
+    pub(super) fn take_waiting(&mut self) -> Vec<oneshot::Sender<()>> {
+        self.waiting
+            .take()
+            .map_or_else(Vec::new, |waiting| waiting.0)
+    }
+
     /// No caller holds it any more, but the next one may get it.
     pub(super) fn keep(&mut self, watch_at: Moment) {
         self.kept = true;
         // It was due later, or not since it was last watched.
-        self.check.due = self.check.due.map(|due| due.min(watch_at));
+        if self.check.due().is_some() {
+            self.check.set_due_by(watch_at);
+        }
     }
 
     pub(super) fn recheck(&mut self) {
@@ -130,7 +141,7 @@ impl TrackedLease {
             return;
         }
         self.watched = false;
-        self.check.due = Some(AT_ONCE);
+        self.check.set_due(AT_ONCE);
     }
 }
 
@@ -138,28 +149,4 @@ impl TrackedLease {
 /// reader comes or renews, so the loss of a shared lease is noticed at its renewal.
 fn can_watch(belief: &Belief) -> bool {
     belief.held.mode == Mode::Exclusive
-}
-
-impl RequestState {
-    fn at(due: Option<Moment>) -> Self {
-        Self {
-            due,
-            in_flight: false,
-        }
-    }
-
-    /// When to send it. What becomes due while one is in flight is sent afterwards.
-    fn next(&self) -> Option<Moment> {
-        self.due.filter(|_| !self.in_flight)
-    }
-
-    /// Marks the request as in flight if it is due.
-    fn begins(&mut self, now: Moment) -> bool {
-        let begins = self.next().is_some_and(|due| due <= now);
-        if begins {
-            self.due = None;
-            self.in_flight = true;
-        }
-        begins
-    }
 }
