@@ -123,8 +123,8 @@ fn a_leader_that_lost_is_stopped_and_campaigns_again() {
     let holder = tenure.lock("n").holder().unwrap().unwrap();
     tenure.force_release("n", &holder.lease).unwrap();
     assert!(term(&process) > first, "elected again, and run again");
-    let complaint = process.stderr();
-    assert!(complaint.contains("lost `n`"), "{complaint}");
+    let complains = || process.stderr().contains("lost `n`");
+    assert!(eventually(SOON, complains), "{}", process.stderr());
     send(&process, Signal::SIGTERM);
     assert_eq!(code(&process), 143);
 }

@@ -1,6 +1,6 @@
 //! Which counter mints the fences of locks that are acquired together.
 
-use super::cluster::Slot;
+use super::cluster::slot::Slot;
 use crate::name::LockName;
 
 /// Where a grant gets its fence.

@@ -22,7 +22,7 @@ use crate::url::RedisTarget;
 mod redirect;
 mod redirect_reply;
 mod refresh;
-mod slot;
+pub(super) mod slot;
 mod slot_map;
 mod subscribe;
 
