@@ -58,7 +58,7 @@ pub use crate::config::Config;
 pub use crate::election::Election;
 pub use crate::error::{Advice, Error, ErrorKind, Result};
 pub use crate::guard::Guard;
-pub use crate::holder::{ClientRecord, Holder, LeaseRecord, Listed, Listing};
+pub use crate::holder::{ClientRecord, Holder, LeaseRecord, Listed, Listing, Slots};
 pub use crate::layout::Layout;
 pub use crate::leader::Leader;
 pub use crate::leadership::Leadership;

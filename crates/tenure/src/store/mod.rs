@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::holder::Holder;
+pub(crate) use crate::holder::Slots;
 use crate::leader;
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::mode::Mode;
@@ -360,9 +361,6 @@ pub(crate) struct PermitRequest {
     pub(crate) overtakes: bool,
 }
 
-/// The numbers of the slots that a lease has; none for the lease of a lock.
-pub(crate) type Slots = Box<[u32]>;
-
 /// A value that a leader proclaims.
 #[derive(Clone, Debug)]
 pub(crate) struct Proclamation {
@@ -568,6 +566,8 @@ pub(crate) struct Readers {
     pub(crate) count: u64,
     /// Those whose leases end last, at most [`READERS_SHOWN`].
     pub(crate) shown: Vec<LeaseId>,
+    /// The slots of each of these, if they have permits of a semaphore.
+    pub(crate) slots: BTreeMap<LeaseId, Slots>,
 }
 
 /// How many readers of a lock a look at it returns.
@@ -578,6 +578,7 @@ impl From<LockState> for Holder {
         Self {
             readers: state.readers.count,
             reader_leases: state.readers.shown,
+            slots: state.readers.slots,
             lease: state.id,
             remaining: state.remaining,
             fence: leader::term_of(&state.meta).or(state.fence),
@@ -599,6 +600,7 @@ impl From<&Busy> for Holder {
             client: None,
             readers: 0,
             reader_leases: Vec::new(),
+            slots: BTreeMap::new(),
         }
     }
 }

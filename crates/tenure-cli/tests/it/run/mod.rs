@@ -16,6 +16,8 @@ mod options;
 mod passing;
 /// Signals, while waiting and while running.
 mod signals;
+/// At most so many commands at once, each with a slot.
+mod slots;
 /// A process that stamps the time for as long as it lives.
 mod stamper;
 /// Who is not the command's is left alone.

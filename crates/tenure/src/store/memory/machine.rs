@@ -976,6 +976,7 @@ impl Phase {
             readers: Readers {
                 count: self.readers.len() as u64,
                 shown: shown.map(|(id, _)| id.clone()).collect(),
+                slots: BTreeMap::new(),
             },
         }
     }

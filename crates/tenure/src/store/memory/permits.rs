@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::holder::Slots;
 use crate::lease::LeaseId;
-use crate::store::{PermitRequest, READERS_SHOWN, Readers, Slots};
+use crate::store::{PermitRequest, READERS_SHOWN, Readers};
 
 #[derive(Debug)]
 pub(super) struct Permits {
@@ -103,10 +104,13 @@ impl Permits {
     pub(super) fn readers(&self) -> Readers {
         let mut by_end: Vec<_> = self.leases.iter().collect();
         by_end.sort_by_key(|(id, lease)| (std::cmp::Reverse(lease.end_us), *id));
-        let shown = by_end.into_iter().take(READERS_SHOWN);
+        let shown = || by_end.iter().take(READERS_SHOWN);
         Readers {
             count: self.leases.len() as u64,
-            shown: shown.map(|(id, _)| id.clone()).collect(),
+            shown: shown().map(|(id, _)| (*id).clone()).collect(),
+            slots: shown()
+                .map(|(id, lease)| ((*id).clone(), lease.slots.clone()))
+                .collect(),
         }
     }
 }
