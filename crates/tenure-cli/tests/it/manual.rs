@@ -120,7 +120,7 @@ fn completions_offer_no_option_that_is_refused() {
 }
 
 /// The options of `flock` that `tenure run` refuses with a reason. No other command has them.
-const REFUSED: [&str; 6] = ["--fair", "--unfair", "-F", "--no-fork", "-o", "--close"];
+const REFUSED: [&str; 5] = ["--unfair", "-F", "--no-fork", "-o", "--close"];
 
 /// The options that a completion script offers, for any command.
 fn offered(shell: &str, script: &str) -> BTreeSet<String> {

@@ -346,8 +346,29 @@ pub(crate) struct Attempt {
     pub(crate) fences: u32,
     /// Whether to join the store's queue if the lock is busy.
     pub(crate) queue: bool,
+    pub(crate) wish: Wish,
+}
+
+/// What is wanted under a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Its lock.
+    #[default]
+    Lock,
+    /// Its lock, but only if no living waiter is ahead.
+    InOrder,
+    /// Permits of its semaphore.
+    Permits(PermitRequest),
+}
+
+impl Wish {
     /// What is wanted of a semaphore; `None` for a lock.
-    pub(crate) permits: Option<PermitRequest>,
+    pub(crate) fn permits(self) -> Option<PermitRequest> {
+        match self {
+            Self::Permits(permits) => Some(permits),
+            Self::Lock | Self::InOrder => None,
+        }
+    }
 }
 
 /// What is wanted of a semaphore.
@@ -701,7 +722,7 @@ impl Failure {
 /// The refusal of a permit because the semaphore has another limit.
 pub(crate) fn other_limit(attempt: &Attempt, limit: u32) -> Failure {
     let name = &attempt.held.name;
-    let asked = attempt.permits.map_or(0, |permits| permits.limit);
+    let asked = attempt.wish.permits().map_or(0, |permits| permits.limit);
     Failure::refused(Error::new(
         ErrorKind::Mismatch,
         format!(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tenure::{ErrorKind, Layout, Lock};
+use tenure::{ErrorKind, Layout, Lock, Unordered};
 use tenure_testkit::check::{self, Patience, Violation};
 use tenure_testkit::history::{Event, Fault, Op, Outcome, now_ns, until_ns};
 use tenure_testkit::{FencedRegister, History, Recorder, RedisServer, RespClient};
@@ -183,7 +183,7 @@ fn every_lock(access: &Access) -> Vec<String> {
     names
 }
 
-async fn take(lock: Lock, name: String, recorder: Arc<Recorder>) {
+async fn take(lock: Lock<Unordered>, name: String, recorder: Arc<Recorder>) {
     let call = recorder.acquire(0, &name);
     match lock.wait(LIVE_LIMIT * 2).acquire().await {
         Ok(guard) => {

@@ -150,6 +150,12 @@ pub struct RunArgs {
     )]
     slots: Option<u32>,
 
+    /// Serve those who wait strictly in order of arrival, also after a holder has died
+    ///
+    /// All commands that use the lock should ask for it.
+    #[arg(long, conflicts_with_all = ["shared", "slots", "also"])]
+    fair: bool,
+
     /// Exit code if the command was stopped because the lock was lost
     #[arg(long, value_name = "CODE", default_value_t = Exit::Lost.code())]
     lost_exit_code: u8,
@@ -217,8 +223,6 @@ struct FlockArgs {
     )]
     exclusive: bool,
     #[arg(long, hide = true)]
-    fair: bool,
-    #[arg(long, hide = true)]
     unfair: bool,
     #[arg(short = 'F', long, hide = true)]
     no_fork: bool,
@@ -249,6 +253,8 @@ pub struct Plan {
     pub mode: Mode,
     /// How many of these commands may run at once, if they get permits instead of locks.
     pub limit: Option<u32>,
+    /// Whether waiters are served strictly in order.
+    pub fair: bool,
     pub at_least: Duration,
     pub max_time: Option<Duration>,
     pub kill_after: Duration,
@@ -322,6 +328,7 @@ impl RunArgs {
             is_renewed: !self.no_renew,
             mode: self.mode(),
             limit: self.slots,
+            fair: self.fair,
             at_least: self.at_least()?,
             max_time: self.max_time,
             kill_after: kill_after(self.kill_after, ttl)?,
@@ -398,7 +405,6 @@ impl FlockArgs {
             )))
         };
         match self {
-            Self { fair: true, .. } => not_yet("--fair", "strictly fair locks are planned"),
             Self { unfair: true, .. } => not_yet("--unfair", "unfair locks are planned"),
             Self { no_fork: true, .. } => never("-F/--no-fork"),
             Self { close: true, .. } => never("-o/--close"),

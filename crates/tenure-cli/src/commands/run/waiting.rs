@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use tenure::{ErrorKind, Holder, Lock, Locks};
+use tenure::{ErrorKind, Holder, Lock, Locks, Unordered};
 use tenure_view::holders::printable;
 use tenure_view::output::complain;
 use tenure_view::time;
@@ -99,7 +99,7 @@ async fn find_holder(plan: &Plan, locks: &Locks) -> Option<Holding> {
 }
 
 /// The holder of the lock, if the server responds soon.
-pub async fn look(lock: &Lock) -> Option<Holder> {
+pub async fn look(lock: &Lock<Unordered>) -> Option<Holder> {
     let looked = tokio::time::timeout(LOOK_MAX, lock.holder()).await;
     looked.ok()?.ok()?
 }

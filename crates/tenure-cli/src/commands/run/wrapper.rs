@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tenure::{ErrorKind, Holder, LeaseId, LockName, Locks, Mode, MultiGuard, Released};
+use tenure::{ErrorKind, Holder, LeaseId, LockName, Locks, Mode, Released};
 use tenure_view::output::complain;
 use tenure_view::time;
 
@@ -210,13 +210,9 @@ async fn release_or_detach(
     held: Duration,
 ) -> Result<Exit> {
     let rest = plan.at_least.saturating_sub(held);
-    let guard = match guard {
-        // `--at-least` is for locks only.
-        Acquired::Locks(guard) if !rest.is_zero() && guard.is_valid() => {
-            return Ok(detach(plan, guard, finished, rest.max(tenure::TTL_MIN)).await);
-        }
-        guard => guard,
-    };
+    if !rest.is_zero() && guard.held().is_valid() {
+        return Ok(detach(plan, guard, finished, rest.max(tenure::TTL_MIN)).await);
+    }
     let released = match guard.release().await {
         Ok(released) => released,
         Err(error) => {
@@ -261,7 +257,7 @@ fn ended_unprotected(plan: &Plan, name: &LockName, finished: &Finished) -> Exit 
 }
 
 /// Detaches the leases for `rest`, without waiting for their end.
-async fn detach(plan: &Plan, guard: MultiGuard, finished: &Finished, rest: Duration) -> Exit {
+async fn detach(plan: &Plan, guard: Acquired, finished: &Finished, rest: Duration) -> Exit {
     let mut exit = None;
     for guard in guard.into_guards() {
         let name = guard.name().clone();

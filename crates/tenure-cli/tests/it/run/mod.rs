@@ -6,6 +6,8 @@ mod also;
 mod descendants;
 /// Every exit code.
 mod exits;
+/// First come, first served.
+mod fair;
 /// All processes dead before another client can hold the lock, whatever is stopped or killed.
 mod faults;
 /// What is said, word for word.

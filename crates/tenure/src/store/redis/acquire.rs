@@ -10,7 +10,7 @@ use super::redis_store::RedisStore;
 use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
-use crate::store::{AcquireReply, Attempt, CallerAcquire, Failure};
+use crate::store::{AcquireReply, Attempt, CallerAcquire, Failure, Wish};
 
 impl RedisStore {
     pub(super) async fn try_acquire(
@@ -75,7 +75,7 @@ impl RedisStore {
         let (acquire, sent_at) = (Acquire(attempt), self.clock.now());
         let attempted = self.perform_on_caller(&connection, &acquire, latest_us);
         let attempted = attempted.await?;
-        if attempt.held.mode == Mode::Exclusive {
+        if attempt.held.mode == Mode::Exclusive && attempt.wish == Wish::Lock {
             let clock_us = connection.server_us(self.clock.now());
             let known = connection.transaction_candidates();
             known.note(acquire.name(), &attempted, sent_at, clock_us);

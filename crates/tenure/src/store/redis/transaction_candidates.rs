@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{AcquireReply, Attempt};
+use crate::store::{AcquireReply, Attempt, Wish};
 
 /// Longer leases use the script: if the reply is lost, the attempt must be cancelled for as long as
 /// its lease could last.
@@ -40,6 +40,7 @@ impl TransactionCandidates {
         let plain = attempt.fences == 1 && !attempt.queue && !attempt.held.has_meta;
         plain
             && attempt.held.mode == Mode::Exclusive
+            && attempt.wish == Wish::Lock
             && attempt.held.ttl <= TTL_LONGEST
             && now.as_nanos() < self.counter_kept_until.load(Ordering::Relaxed)
             && !self.refused.load(Ordering::Relaxed)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rand::RngExt;
 use rand::rngs::StdRng;
-use tenure::{ErrorKind, Guard, Lock, Locks, Owner};
+use tenure::{ErrorKind, Guard, Lock, Locks, Owner, Unordered};
 use tenure_testkit::history::{Outcome, now_ns};
 
 use super::tally::Kind;
@@ -108,7 +108,7 @@ struct Worker {
     context: Arc<Context>,
     task: u64,
     locks: Locks,
-    owner: Owner,
+    owner: Owner<Unordered>,
     rng: StdRng,
 }
 
@@ -146,7 +146,7 @@ impl Worker {
         }
     }
 
-    async fn acquire(&self, lock: &Lock, wish: &Wish) -> Option<(Guard, Track)> {
+    async fn acquire(&self, lock: &Lock<Unordered>, wish: &Wish) -> Option<(Guard, Track)> {
         let context = &self.context;
         let call = context.recorder.acquire(self.task, &wish.lock);
         let finish = context.finish.cancelled();
@@ -183,7 +183,7 @@ impl Worker {
         settle(context, self.task, call, result)
     }
 
-    async fn hold(&mut self, lock: &Lock, wish: &Wish, guard: Guard, mut track: Track) {
+    async fn hold(&mut self, lock: &Lock<Unordered>, wish: &Wish, guard: Guard, mut track: Track) {
         if wish.changes_register {
             self.change_register(&guard, &mut track).await;
         }
