@@ -110,7 +110,10 @@ impl std::error::Error for Failed {}
 
 fn of_kind(error: &tenure::Error) -> Exit {
     match error.kind() {
-        ErrorKind::InvalidName | ErrorKind::InvalidSetting | ErrorKind::NotALock => Exit::Usage,
+        ErrorKind::InvalidName
+        | ErrorKind::InvalidSetting
+        | ErrorKind::NotALock
+        | ErrorKind::Mismatch => Exit::Usage,
         ErrorKind::InvalidUrl => Exit::Config,
         ErrorKind::Unavailable
         | ErrorKind::ReadOnly

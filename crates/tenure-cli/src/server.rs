@@ -171,6 +171,20 @@ impl Server {
         self.connect_with(false, Some(Handle::current())).await
     }
 
+    /// As [`connect_for_one`](Self::connect_for_one), for what several independent servers do not offer.
+    pub async fn connect_alone_for_one(&self, what: &str) -> Result<Tenure> {
+        let [url] = self.urls.as_slice() else {
+            return Err(Failed::usage(format!(
+                "{what} does not work with several independent servers: `{}`; use one server, Sentinel \
+                 or Cluster",
+                self.place()
+            ))
+            .into());
+        };
+        let connected = self.named(Tenure::builder(url)).hand_off(false).connect();
+        connected.await.map_err(|error| self.named_in(error))
+    }
+
     async fn connect_with(&self, hand_off: bool, runtime: Option<Handle>) -> Result<Locks> {
         let connected = match self.urls.as_slice() {
             [url] => {

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use tenure::{Fence, Guard, Lock, Tenure};
+use tenure::{Fence, Guard, Lock, Tenure, Unordered};
 use tenure_sale::gate::{Gate, Load};
 use tenure_sale::{ItemState, Outcome, Request, Stock, Take, Terms};
 
@@ -128,7 +128,7 @@ enum Bargain {
 #[derive(Clone)]
 enum Till {
     Naive(Stock),
-    Lock(Stock, Lock),
+    Lock(Stock, Lock<Unordered>),
     Script(Gate, Arc<str>),
 }
 
@@ -139,7 +139,7 @@ impl Counter {
     }
 
     /// Sells the units of `stock` under `lock`.
-    pub fn under_lock(stock: Stock, lock: Lock) -> Self {
+    pub fn under_lock(stock: Stock, lock: Lock<Unordered>) -> Self {
         Self::with(Till::Lock(stock, lock))
     }
 
@@ -161,7 +161,7 @@ impl Counter {
                 let stock = Stock::open(url, item).await?;
                 let connected = Tenure::connect(url).await;
                 let locks = connected.context("cannot connect to the locks")?;
-                let lock = locks.lock(format!("ways:{{{item}}}"));
+                let lock = locks.as_locks().lock(format!("ways:{{{item}}}"));
                 Ok(Self::under_lock(stock, lock))
             }
             Way::Script => Ok(Self::by_script(Gate::connect(url).await?, item)),

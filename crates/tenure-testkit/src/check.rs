@@ -2,11 +2,12 @@
 //!
 //! | checker | checks that |
 //! |---|---|
-//! | [`exclusion`], [`permits`] | two clients never believed at once to hold one lock |
+//! | [`exclusion`], [`permits`], [`slots`] | two clients never believed at once to hold one lock, nor more than the limit to have permits |
 //! | [`fences`] | fences are unique and grow in real time |
 //! | [`resource`] | a fenced resource lost no update, accepted no stale holder and refused no newest one |
 //! | [`liveness`], [`immortal_keys`], [`orphans`] | after healing every lock can be acquired again and no key is left over |
 //! | [`waits`] | no client waited for a free lock |
+//! | [`order`] | who came first was served first |
 //! | [`loss`] | a client that lost a lock noticed before the next client got it |
 //!
 //! Each returns the violations it found; [`assert_none`] fails the test if there are any.
@@ -17,15 +18,17 @@ mod grants;
 mod holds;
 mod liveness;
 mod loss;
+mod order;
 mod resource;
 mod violation;
 mod waits;
 
-pub use exclusion::{exclusion, permits};
+pub use exclusion::{exclusion, permits, slots};
 pub use fences::{FENCE_WENT_BACK, fences};
 pub use holds::{Hold, holds};
 pub use liveness::{immortal_keys, liveness, orphans};
 pub use loss::loss;
+pub use order::order;
 pub use resource::resource;
 pub use violation::{Violation, assert_none};
 pub use waits::{Patience, waits};

@@ -1,10 +1,10 @@
 //! Locks and their holders, in JSON for programs and in words for people.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
-use tenure::{ClientRecord, Holder, LeaseId, Listed, Locks, Mode};
+use tenure::{ClientRecord, Holder, LeaseId, Listed, Locks, Mode, Slots};
 use utoipa::ToSchema;
 
 use crate::time::{self, millis, moment};
@@ -32,6 +32,12 @@ pub struct LockReport {
     /// The leases that share it: those that end last, at most a hundred. Only for a lock by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reader_leases: Vec<String>,
+    /// How many permits the semaphore has. Left out for a lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// The slots that are in use, by lease: of at most a hundred leases.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub slots: BTreeMap<String, Vec<u32>>,
     /// The holder, in short.
     pub who: String,
     /// Needed to renew and release. The service shows it only where administration is allowed.
@@ -99,6 +105,7 @@ impl LockReport {
             report.timed(listed.held_for, listed.ttl, listed.remaining);
             report.kept = listed.kept;
             report.readers = listed.readers;
+            report.with_slots(&listed.slots);
             report.who = report.who();
         }
         report
@@ -121,6 +128,7 @@ impl LockReport {
             report.timed(held_for, said.map(|lease| lease.ttl), holder.remaining);
             report.kept = said.is_some_and(|lease| lease.kept);
             report.readers = holder.readers;
+            report.with_slots(&holder.slots);
             let leases = holder.reader_leases.iter();
             report.reader_leases = leases.map(ToString::to_string).collect();
             report.who = report.who();
@@ -135,6 +143,8 @@ impl LockReport {
             kept: false,
             readers: 0,
             reader_leases: Vec::new(),
+            limit: None,
+            slots: BTreeMap::new(),
             who: NOBODY.to_owned(),
             lease_id: None,
             fence: None,
@@ -158,6 +168,14 @@ impl LockReport {
         self.lease_id = Some(lease.to_string());
         self.foreign = !lease.is_tenure() && lease.mode() == Mode::Exclusive;
         self.holder = client.map(ClientReport::of);
+        self.limit = lease.semaphore_limit();
+    }
+
+    fn with_slots(&mut self, slots: &BTreeMap<LeaseId, Slots>) {
+        let held = slots
+            .iter()
+            .map(|(lease, slots)| (lease.to_string(), slots.to_vec()));
+        self.slots = held.collect();
     }
 
     fn timed(&mut self, held: Option<Duration>, ttl: Option<Duration>, left: Option<Duration>) {
@@ -240,6 +258,7 @@ impl LockReport {
                 lock.held,
                 lock.kept,
                 lock.readers,
+                lock.limit,
                 lock.foreign,
                 lock.fence,
                 lock.ttl_ms,
@@ -254,15 +273,20 @@ impl LockReport {
             && self.holder == other.holder
             && self.meta == other.meta
             && self.waiters == other.waiters
+            && self.slots == other.slots
     }
 
     /// The holder, in short.
     fn who(&self) -> String {
         let alone = self.who_alone();
-        let lease = self.lease_id.as_ref().map(LeaseId::new);
-        if let Some(limit) = lease.and_then(|lease| lease.semaphore_limit()) {
-            let leases = self.readers;
-            return format!("semaphore of {limit}, {leases} leases, first {alone}");
+        if let Some(limit) = self.limit {
+            let slots: BTreeSet<u32> = self.slots.values().flatten().copied().collect();
+            let more = if self.readers > self.slots.len() as u64 {
+                " and more"
+            } else {
+                ""
+            };
+            return format!("slots {}{more} of {limit}, first {alone}", ranges(&slots));
         }
         match (self.readers, &self.holder) {
             (0, _) => alone,
@@ -315,7 +339,13 @@ impl LockReport {
             line("Lease:", printable(self.lease_id.as_deref().unwrap_or("")));
         }
         for lease in &self.reader_leases {
-            line("Reader:", printable(lease));
+            match self.slots.get(lease) {
+                Some(slots) => {
+                    let slots = ranges(&slots.iter().copied().collect());
+                    line("Slots:", format!("{slots} {}", printable(lease)));
+                }
+                None => line("Reader:", printable(lease)),
+            }
         }
         if let Some(fence) = self.fence {
             line("Fence:", fence.to_string());
@@ -394,6 +424,25 @@ pub async fn look(locks: &Locks, name: &str) -> Result<LockReport, tenure::Error
     let holder = locks.lock(name).holder().await?;
     let clients = locks.clients().await?;
     Ok(LockReport::of_holder(name, holder.as_ref(), &clients))
+}
+
+/// Numbers as people write them: `0-2, 5`.
+fn ranges(numbers: &BTreeSet<u32>) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == *number => *last = *number,
+            _ => ranges.push((*number, *number)),
+        }
+    }
+    let shown = ranges.into_iter().map(|(first, last)| {
+        if first == last {
+            first.to_string()
+        } else {
+            format!("{first}-{last}")
+        }
+    });
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 /// The text with what would move a terminal's cursor, or end a line, written out.

@@ -76,7 +76,7 @@ impl Tenure {
     }
 }
 
-delegate_to_locks!(Tenure);
+delegate_to_locks!(Tenure, crate::Ordered);
 
 impl Tenure {
     /// A semaphore with this name: at most `limit` permits are in use at the same time. See

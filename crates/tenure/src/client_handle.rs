@@ -158,7 +158,7 @@ async fn dispatch_events(core: Arc<Core>, mut events: mpsc::UnboundedReceiver<Ev
                 name,
                 offered_to,
                 grant,
-            } => core.queues.offered(&name, offered_to, grant),
+            } => core.queues.offered(core.id, &name, offered_to, grant),
             Event::ShortOffer { name, lasts } => core.queues.short_offer(&name, lasts),
             Event::Opened { name, next } => core.queues.opened(&name, next),
             Event::Freed { name, .. } => core.queues.opened(&name, None),

@@ -33,9 +33,15 @@ pub struct Holder {
     pub client: Option<ClientRecord>,
     /// How many leases share the lock; 0 if one lease holds it alone, or if the number is not known.
     pub readers: u64,
-    /// The leases that share the lock: those that end last, at most a hundred.
+    /// The leases that share the lock, or have permits of the [semaphore](crate::Semaphore): those that
+    /// end last, at most a hundred.
     pub reader_leases: Vec<LeaseId>,
+    /// The slots of each of these, if this is a semaphore.
+    pub slots: BTreeMap<LeaseId, Slots>,
 }
+
+/// The numbers of the slots that a lease has; none for the lease of a lock.
+pub type Slots = Box<[u32]>;
 
 impl Holder {
     /// The fence that its client tells.
@@ -129,8 +135,12 @@ pub struct Listed {
     /// The record of the client that holds it, if there is one. If readers share the lock, the client of
     /// the one that has held it longest.
     pub client: Option<Arc<ClientRecord>>,
-    /// How many leases [share](crate::Lock::shared) the lock; 0 if one lease holds it alone.
+    /// How many leases [share](crate::Lock::shared) the lock, or have permits of the semaphore; 0 if one
+    /// lease holds it alone.
     pub readers: u64,
+    /// The slots of the leases of a [semaphore](crate::Semaphore): of those that end last, at most a
+    /// hundred leases.
+    pub slots: BTreeMap<LeaseId, Slots>,
     /// The records of the clients that have waiters for it. [`waiting`](ClientRecord::waiting) has
     /// the number for each.
     pub waiters: Vec<Arc<ClientRecord>>,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -24,8 +25,9 @@ use crate::lease::{LeaseId, check_ttl};
 use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::name::LockName;
+use crate::order::Ordered;
 use crate::standing::{LostReason, Released};
-use crate::store::{Failure, PermitRequest};
+use crate::store::{Failure, PermitRequest, Wish};
 use crate::waiting_caller::WaitingCaller;
 
 /// Limits on a lease's metadata: number of entries, and total bytes. Metadata is sent with every
@@ -35,10 +37,13 @@ const META_BYTES_MAX: usize = 4_096;
 
 /// A named lock. Creating one is free and sends nothing.
 ///
+/// `D` tells what the client can do that it comes from: a lock of a [`Tenure`](crate::Tenure) can be
+/// [`fair`](Lock::fair), one of a [`Redlock`](crate::Redlock) is a `Lock<Unordered>`, which cannot.
+///
 /// Settings are validated when the lock is acquired, before anything is sent.
 #[derive(Clone)]
 #[must_use = "a lock does nothing until it is acquired"]
-pub struct Lock {
+pub struct Lock<D = Ordered> {
     client: Arc<ClientHandle>,
     name: Arc<str>,
     owner: Option<Arc<Holds>>,
@@ -54,11 +59,11 @@ pub struct Lock {
     meta: BTreeMap<String, String>,
     /// Whether the metadata is that of a candidate in an election.
     is_candidate: bool,
-    /// What is wanted of a semaphore.
-    permits: Option<PermitRequest>,
+    wish: Wish,
+    of: PhantomData<fn() -> D>,
 }
 
-impl Lock {
+impl<D> Lock<D> {
     pub(crate) fn new(client: Arc<ClientHandle>, name: &str, owner: Option<Arc<Holds>>) -> Self {
         Self {
             client,
@@ -74,7 +79,8 @@ impl Lock {
             replicas: None,
             meta: BTreeMap::new(),
             is_candidate: false,
-            permits: None,
+            wish: Wish::Lock,
+            of: PhantomData,
         }
     }
 
@@ -82,14 +88,6 @@ impl Lock {
     pub(crate) fn joining(mut self, readers: Option<Arc<Holds>>) -> Self {
         self.readers = readers;
         self
-    }
-
-    /// A lock with the same settings and this name.
-    pub(crate) fn with_name(&self, name: &LockName) -> Self {
-        Self {
-            name: name.as_str().into(),
-            ..self.clone()
-        }
     }
 
     /// The same lock, reentrant for the owner of `holds`.
@@ -258,7 +256,7 @@ impl Lock {
     /// For permits of the semaphore with this name.
     pub(crate) fn for_permits(mut self, permits: PermitRequest) -> Self {
         self.mode = Mode::Permit;
-        self.permits = Some(permits);
+        self.wish = Wish::Permits(permits);
         self
     }
 
@@ -472,7 +470,8 @@ impl Lock {
         let patient = limit.is_none_or(|limit| limit >= self.client.core.settings.response_timeout);
         let number = core.queues.next_number();
         // Others may have the lock here already, and share it.
-        let is_free = self.mode != Mode::Exclusive || !core.watchdog.is_tracked(&request.name);
+        let shares = self.mode != Mode::Exclusive;
+        let is_free = shares || !core.watchdog.is_tracked(&request.name);
         let free = patient && is_free;
         let (begun, found_busy) =
             if free && let Some(_permit) = core.queues.try_fast_path(&request.name) {
@@ -577,7 +576,8 @@ impl Lock {
         self.check_meta()?;
         self.check_mode()?;
         let keep = settings.keep_time(self.keep, ttl)?;
-        let keep = keep.filter(|_| self.renewed && self.mode == Mode::Exclusive);
+        let is_plain = self.mode == Mode::Exclusive && self.wish == Wish::Lock;
+        let keep = keep.filter(|_| self.renewed && is_plain);
         if keep.is_some() && self.client.core.kept.begin_to_hear() {
             let core = Arc::clone(&self.client.core);
             self.client.engine.spawn(keep::listen(core));
@@ -591,12 +591,15 @@ impl Lock {
             keep,
             replicas,
             meta: shared_meta(&self.meta),
-            permits: self.permits,
+            wish: self.wish,
         })
     }
 
     fn check_mode(&self) -> Result<()> {
         let settings = &self.client.core.settings;
+        if self.wish == Wish::InOrder {
+            settings.check_fair(self.mode)?;
+        }
         let cause = match self.mode {
             Mode::Exclusive => return Ok(()),
             Mode::Permit => return settings.check_semaphores(),
@@ -621,6 +624,58 @@ impl Lock {
         };
         let value = format!("{} entries of {bytes} bytes", self.meta.len());
         Err(Error::invalid_setting("metadata", value, cause))
+    }
+}
+
+impl Lock {
+    /// Serves waiters strictly in order of arrival, over all processes: first come, first served. Each
+    /// waiting caller has a place of its own in the server's queue, and the lock always goes to the
+    /// first living one, also after its holder has died.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), tenure::Error> {
+    /// # let tenure = tenure::Tenure::connect("memory://").await?;
+    /// let tickets = tenure.lock("tickets").fair();
+    /// let guard = tickets.acquire().await?;
+    /// # drop(guard);
+    /// # Ok(()) }
+    /// # fn main() { tenure::blocking::block_on(example()).unwrap(); }
+    /// ```
+    ///
+    /// Without it, the *processes* that wait are served in turn: a process passes the lock between its
+    /// own callers for up to [`hand_off_time`](crate::Builder::hand_off_time) before the next process has
+    /// it, and after a crash of the holder any caller may be the first to notice. That is faster. A fair
+    /// lock costs a round trip for each change of its holder, and a small command every two seconds for
+    /// each waiting caller.
+    ///
+    /// A caller arrives when the server puts it into the queue. It loses its place if its process does
+    /// not take up the lock within two seconds of being next, or is silent for six seconds; then it goes
+    /// to the end. [`try_acquire`](Lock::try_acquire) does not pass those who wait.
+    ///
+    /// If callers of the same name do not all ask for this, the order holds among those that do. The
+    /// others may pass them after a crash of the holder; and if the holder's process has others that
+    /// wait, they may get the lock before those that came earlier.
+    ///
+    /// A fair lock is never [kept](Lock::keep), and cannot be [shared](Lock::shared). Not available in
+    /// Redisson's layout. With a [`Redlock`](crate::Redlock) it does not compile, because its servers have
+    /// no common queue:
+    ///
+    /// ```compile_fail,E0599
+    /// # async fn example(redlock: tenure::Redlock) {
+    /// redlock.lock("tickets").fair().acquire().await;
+    /// # }
+    /// ```
+    pub fn fair(mut self) -> Self {
+        self.wish = Wish::InOrder;
+        self
+    }
+
+    /// A lock with the same settings and this name.
+    pub(crate) fn with_name(&self, name: &LockName) -> Self {
+        Self {
+            name: name.as_str().into(),
+            ..self.clone()
+        }
     }
 }
 
@@ -667,7 +722,7 @@ async fn find_lease(
     Ok(found.map(Holder::from))
 }
 
-impl fmt::Debug for Lock {
+impl<D> fmt::Debug for Lock<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock")
             .field("name", &self.name)

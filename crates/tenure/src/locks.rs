@@ -17,6 +17,7 @@ use crate::lock::Lock;
 use crate::moment::Moment;
 use crate::multi_lock::MultiLock;
 use crate::name::LockName;
+use crate::order::Unordered;
 use crate::owner::Owner;
 use crate::semaphore::Semaphore;
 use crate::standing::Released;
@@ -59,9 +60,14 @@ impl Locks {
     /// A lock with this name. Each acquisition is independent: acquiring a lock that this program
     /// already holds waits for that guard, forever if the waiting task is the one that holds it. To
     /// re-enter a lock, acquire it through an [`owner`](Locks::owner).
-    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock<Unordered> {
+        self.lock_of(name.as_ref())
+    }
+
+    /// The same as a client of this kind offers it.
+    pub(crate) fn lock_of<D>(&self, name: &str) -> Lock<D> {
         let readers = Some(Arc::clone(&self.readers));
-        Lock::new(Arc::clone(&self.client), name.as_ref(), None).joining(readers)
+        Lock::new(Arc::clone(&self.client), name, None).joining(readers)
     }
 
     /// An election with this name: a lock with a value, a term and observers.
@@ -108,7 +114,12 @@ impl Locks {
     }
 
     /// A new owner, which can re-enter the locks it holds.
-    pub fn owner(&self) -> Owner {
+    pub fn owner(&self) -> Owner<Unordered> {
+        self.owner_of()
+    }
+
+    /// The same as a client of this kind offers it.
+    pub(crate) fn owner_of<D>(&self) -> Owner<D> {
         Owner::new(Arc::clone(&self.client))
     }
 
@@ -356,7 +367,7 @@ impl Locks {
 
 /// Gives a client the methods of the [`Locks`] in its field `locks`.
 macro_rules! delegate_to_locks {
-    ($client:ty) => {
+    ($client:ty, $order:ty) => {
         impl $client {
             /// The part of this client that is the same for every deployment, for code that works
             /// with any.
@@ -365,8 +376,8 @@ macro_rules! delegate_to_locks {
             }
 
             /// A lock with this name. See [`Locks::lock`](crate::Locks::lock).
-            pub fn lock(&self, name: impl AsRef<str>) -> $crate::Lock {
-                self.locks.lock(name)
+            pub fn lock(&self, name: impl AsRef<str>) -> $crate::Lock<$order> {
+                self.locks.lock_of(name.as_ref())
             }
 
             /// An election with this name. See [`Election`](crate::Election).
@@ -385,8 +396,8 @@ macro_rules! delegate_to_locks {
 
             /// A new owner, which can re-enter the locks it holds. See
             /// [`Locks::owner`](crate::Locks::owner).
-            pub fn owner(&self) -> $crate::Owner {
-                self.locks.owner()
+            pub fn owner(&self) -> $crate::Owner<$order> {
+                self.locks.owner_of()
             }
 
             /// Turns a detached lease into a guard. See [`Locks::adopt`](crate::Locks::adopt).

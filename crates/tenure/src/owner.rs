@@ -1,11 +1,13 @@
 //! Owners: reentrant locking.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::client_handle::ClientHandle;
 use crate::holds::Holds;
 use crate::lock::Lock;
+use crate::order::Ordered;
 
 /// An owner can acquire a lock again while holding it: pass it to the functions you call.
 ///
@@ -26,21 +28,23 @@ use crate::lock::Lock;
 /// # fn main() { tenure::blocking::block_on(example()).unwrap(); }
 /// ```
 #[derive(Clone)]
-pub struct Owner {
+pub struct Owner<D = Ordered> {
     client: Arc<ClientHandle>,
     holds: Arc<Holds>,
+    of: PhantomData<fn() -> D>,
 }
 
-impl Owner {
+impl<D> Owner<D> {
     pub(crate) fn new(client: Arc<ClientHandle>) -> Self {
         Self {
             client,
             holds: Arc::default(),
+            of: PhantomData,
         }
     }
 
     /// A lock that this owner can re-enter.
-    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock<D> {
         Lock::new(
             Arc::clone(&self.client),
             name.as_ref(),
@@ -49,7 +53,7 @@ impl Owner {
     }
 }
 
-impl fmt::Debug for Owner {
+impl<D> fmt::Debug for Owner<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Owner")
             .field("holds", &self.holds.names())

@@ -93,7 +93,7 @@ impl Redlock {
     }
 }
 
-delegate_to_locks!(Redlock);
+delegate_to_locks!(Redlock, crate::Unordered);
 
 impl fmt::Debug for Redlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -89,6 +89,14 @@ bugs! {
     PermitSlotsKept = "permit-slots-kept",
     /// the renewal of a lease of permits creates it
     PermitRenewalCreates = "permit-renewal-creates",
+    /// a caller that wants its turn gets a lock that is free although others wait for it
+    FairPassesWaiters = "fair-passes-waiters",
+    /// callers of one process that want their turn share a place in the queue
+    FairSharesAPlace = "fair-shares-a-place",
+    /// a lock is handed off inside a process although somebody there waits for his turn
+    FairHandedOff = "fair-handed-off",
+    /// a caller that wants its turn waits for dead ones
+    FairAwaitsTheDead = "fair-awaits-the-dead",
     /// a release compares and deletes in two round trips
     ReleaseInTwoSteps = "release-in-two-steps",
     /// the deadline counts from the reply
@@ -269,6 +277,18 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
         "native/release.lua",
         "if found ~= ARGV[1] then",
         "if not found then",
+    ),
+    (
+        Bug::FairPassesWaiters,
+        "native/fair_acquire.lua",
+        "if found and found ~= lease or waiter and waiter ~= lease then",
+        "if found and found ~= lease then",
+    ),
+    (
+        Bug::FairAwaitsTheDead,
+        "native/fair_acquire.lua",
+        "if tonumber(lives_until) < now_ms then",
+        "if false then",
     ),
     (
         Bug::PermitLimitIgnored,

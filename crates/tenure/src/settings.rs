@@ -133,6 +133,22 @@ impl Settings {
 
     /// # Errors
     ///
+    /// If there are no fair locks in this mode, or on this deployment.
+    pub(crate) fn check_fair(&self, mode: Mode) -> Result<()> {
+        let cause = if mode != Mode::Exclusive {
+            "a fair lock cannot be shared: remove `fair` or `shared`"
+        } else if self.longest_ttl.is_some() {
+            "a Redlock has no fair locks: its servers have no common queue"
+        } else if self.layout == Layout::Redisson {
+            "there are no fair locks in Redisson's layout: use the layout `native`"
+        } else {
+            return Ok(());
+        };
+        Err(Error::invalid_setting("the order", "fair", cause))
+    }
+
+    /// # Errors
+    ///
     /// If there are no semaphores on this deployment.
     pub(crate) fn check_semaphores(&self) -> Result<()> {
         let cause = if self.longest_ttl.is_some() {

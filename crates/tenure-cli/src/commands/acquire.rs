@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde::Serialize;
-use tenure::{ErrorKind, Lease, Lock, Locks, Moment};
+use tenure::{ErrorKind, Lease, Lock, Locks, Moment, Unordered};
 use tenure_view::holders::{ClientReport, LockReport, printable};
 use tenure_view::output::{say, say_json};
 use tenure_view::time;
@@ -184,7 +184,7 @@ impl AcquireArgs {
         }
     }
 
-    fn lock(&self, locks: &Locks, ttl: Duration) -> Lock {
+    fn lock(&self, locks: &Locks, ttl: Duration) -> Lock<Unordered> {
         let mut lock = locks.lock(&self.name).ttl(ttl);
         for (field, value) in caller().into_iter().chain(self.meta.clone()) {
             lock = lock.meta(field, value);
@@ -229,7 +229,7 @@ impl AcquireArgs {
     }
 
     /// Reports the holder.
-    async fn report_busy(&self, lock: &Lock, waited: Duration) -> Result<Exit> {
+    async fn report_busy(&self, lock: &Lock<Unordered>, waited: Duration) -> Result<Exit> {
         let exit = Exit::Code(self.conflict_exit_code);
         let holder = lock.holder().await.unwrap_or(None);
         let report = LockReport::of_holder(&self.name, holder.as_ref(), &[]);

@@ -149,6 +149,8 @@ impl ElectArgs {
             ttl,
             is_renewed: true,
             mode: Mode::Exclusive,
+            limit: None,
+            fair: false,
             at_least: Duration::ZERO,
             max_time: None,
             kill_after: options::kill_after(self.kill_after, ttl)?,

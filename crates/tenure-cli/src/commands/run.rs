@@ -1,4 +1,4 @@
-//! `tenure run`: hold a lock while a command runs.
+//! `tenure run`: hold a lock, or a permit, while a command runs.
 
 mod boot_clock;
 mod environment;
@@ -12,6 +12,7 @@ mod teller;
 mod terminal;
 pub(super) mod tree;
 pub(super) mod waiting;
+mod wanted;
 mod warden;
 pub(super) mod wrapper;
 

@@ -80,7 +80,7 @@ fn completions_are_what_their_shell_reads() {
         ended.ended_with(0);
         ended.says("force-unlock");
         ended.says("reconcile");
-        for hidden in ["warden", "slots", "markdown"] {
+        for hidden in ["warden", "no-fork", "markdown"] {
             assert!(
                 !ended.stdout.contains(hidden),
                 "{shell} completes `{hidden}`"
@@ -120,16 +120,7 @@ fn completions_offer_no_option_that_is_refused() {
 }
 
 /// The options of `flock` that `tenure run` refuses with a reason. No other command has them.
-const REFUSED: [&str; 8] = [
-    "-j",
-    "--slots",
-    "--fair",
-    "--unfair",
-    "-F",
-    "--no-fork",
-    "-o",
-    "--close",
-];
+const REFUSED: [&str; 5] = ["--unfair", "-F", "--no-fork", "-o", "--close"];
 
 /// The options that a completion script offers, for any command.
 fn offered(shell: &str, script: &str) -> BTreeSet<String> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use tenure::Lock;
+use tenure::{Lock, Unordered};
 
 /// Blocks threads until their pause or the run is over.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ struct Halt {
 impl Pauses {
     /// Halts a whole instance for `length`: this thread, which drives its runtime, and the thread on which
     /// its client renews leases.
-    pub(crate) fn halt(self: &Arc<Self>, lock: Option<&Lock>, length: Duration) {
+    pub(crate) fn halt(self: &Arc<Self>, lock: Option<&Lock<Unordered>>, length: Duration) {
         let until = Instant::now() + length;
         // The client's thread calls the waker, which blocks it between two steps.
         let halt = Arc::new(Halt {
@@ -83,7 +83,7 @@ mod tests {
             let (a, b) = ("memory://halted", "memory://halted");
             let a = tenure::Tenure::connect(a).await.unwrap();
             let b = tenure::Tenure::connect(b).await.unwrap();
-            let lock = a.lock("stock").ttl(ttl);
+            let lock = a.as_locks().lock("stock").ttl(ttl);
             let guard = lock.acquire().await.unwrap();
             Arc::<Pauses>::default().halt(Some(&lock), ttl * 2);
             assert!(!guard.is_valid());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tenure::redis::Client;
-use tenure::{Lock, Locks};
+use tenure::{Lock, Locks, Unordered};
 use tenure_sale::Stock;
 use tenure_sale::gate::Gate;
 use tenure_view::scratch_names;
@@ -46,7 +46,7 @@ pub(crate) struct Till {
 
 /// The lock of an instance, and a counter whose leases are not renewed.
 pub(crate) struct Locked {
-    pub(crate) lock: Lock,
+    pub(crate) lock: Lock<Unordered>,
     pub(crate) unrenewed: Counter,
     locks: Locks,
 }

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use tenure::{ErrorKind, Guard, Lock, LockName, TTL_MAX, TTL_MIN};
+use tenure::{ErrorKind, Guard, Lock, LockName, TTL_MAX, TTL_MIN, Unordered};
 use tenure_view::holders::OWNER;
 use tenure_view::time::{millis, moment};
 use utoipa::ToSchema;
@@ -152,7 +152,7 @@ async fn pursue(app: &AppState, name: &str, wanted: Wanted) -> Result<Granted, P
     }
 }
 
-fn lock(app: &AppState, name: &str, wanted: Wanted) -> Lock {
+fn lock(app: &AppState, name: &str, wanted: Wanted) -> Lock<Unordered> {
     let lock = app.locks.lock(name);
     let lock = lock.ttl(Duration::from_millis(wanted.ttl_ms));
     let owner = wanted.owner.map(|owner| (OWNER.to_owned(), owner));
@@ -160,7 +160,11 @@ fn lock(app: &AppState, name: &str, wanted: Wanted) -> Lock {
     meta.fold(lock, |lock, (field, value)| lock.meta(field, value))
 }
 
-async fn try_once(app: &AppState, lock: &Lock, attempt: Attempt) -> Result<Granted, Problem> {
+async fn try_once(
+    app: &AppState,
+    lock: &Lock<Unordered>,
+    attempt: Attempt,
+) -> Result<Granted, Problem> {
     let begun = Instant::now();
     match lock.try_acquire().await.transpose() {
         Some(acquired) => hand_over(app, lock.name(), attempt, begun, acquired),

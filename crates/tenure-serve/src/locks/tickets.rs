@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
-use tenure::{Guard, Lock};
+use tenure::{Guard, Lock, Unordered};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -38,7 +38,7 @@ pub(crate) struct Tickets(Arc<Mutex<HashMap<String, Waiting>>>);
 impl Waiting {
     /// Joins the queue.
     pub(crate) fn join(
-        lock: Lock,
+        lock: Lock<Unordered>,
         wait: Duration,
         attempt: Attempt,
         caller: Option<Caller>,

@@ -26,6 +26,37 @@ pub fn permits(history: &History, lock: &str, permits_max: usize) -> Vec<Violati
     let permits = holds
         .iter()
         .filter(|hold| hold.grant.mode == Mode::Permit && hold.grant.lock == lock);
+    at_once(lock, permits, permits_max)
+}
+
+/// Believed slots: each hold of a lock `<semaphore>#<number>` is a slot of the semaphore. At most `limit`
+/// of them at any time, and only numbers below it. That no slot has two holders is for [`exclusion`].
+pub fn slots(history: &History, semaphore: &str, limit: usize) -> Vec<Violation> {
+    let slot_of = |hold: &Hold<'_>| -> Option<usize> {
+        let rest = hold.grant.lock.strip_prefix(semaphore)?;
+        rest.strip_prefix('#')?.parse().ok()
+    };
+    let holds = holds(history);
+    let slots: Vec<&Hold<'_>> = holds
+        .iter()
+        .filter(|hold| slot_of(hold).is_some())
+        .collect();
+    let beyond = slots.iter().filter(|hold| slot_of(hold) >= Some(limit));
+    let beyond = beyond.map(|hold| {
+        let evidence = format!("there are `{limit}` slots");
+        Violation::new("no such slot", semaphore, &[&evidence, hold])
+    });
+    let mut violations: Vec<Violation> = beyond.collect();
+    violations.extend(at_once(semaphore, slots.iter().copied(), limit));
+    violations
+}
+
+/// At most so many of these holds at any time.
+fn at_once<'a, 'b: 'a>(
+    lock: &str,
+    permits: impl Iterator<Item = &'a Hold<'b>>,
+    permits_max: usize,
+) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut ends = BinaryHeap::new();
     for hold in permits.filter(|hold| hold.was_believed()) {
@@ -106,6 +137,52 @@ mod tests {
             ]),
             0
         );
+    }
+
+    fn of_slot(slot: u64, event: Event) -> Event {
+        Event {
+            lock: format!("s#{slot}"),
+            ..event
+        }
+    }
+
+    fn slot_rules(events: Vec<Event>) -> Vec<&'static str> {
+        let found = slots(&History::new(events, vec![]), "s", 2);
+        found.iter().map(|violation| violation.rule).collect()
+    }
+
+    #[test]
+    fn slots_up_to_the_limit_are_fine() {
+        let both = vec![
+            of_slot(0, grant(1, 0, 10, 100)),
+            of_slot(1, grant(2, 0, 10, 100)),
+            of_slot(1, grant(3, 0, 100, 200)),
+        ];
+        assert!(slot_rules(both).is_empty());
+    }
+
+    #[test]
+    fn a_slot_too_many_is_found() {
+        let three = vec![
+            of_slot(0, grant(1, 0, 10, 100)),
+            of_slot(1, grant(2, 0, 10, 100)),
+            of_slot(1, grant(3, 0, 50, 200)),
+        ];
+        assert_eq!(slot_rules(three), ["too many permits"]);
+    }
+
+    #[test]
+    fn a_slot_beyond_the_limit_is_found() {
+        assert_eq!(
+            slot_rules(vec![of_slot(2, grant(1, 0, 10, 100))]),
+            ["no such slot"]
+        );
+        // Another semaphore, and a lock.
+        let other = Event {
+            lock: "so#7".into(),
+            ..grant(1, 0, 10, 100)
+        };
+        assert!(slot_rules(vec![other, grant(2, 0, 10, 100)]).is_empty());
     }
 
     #[test]

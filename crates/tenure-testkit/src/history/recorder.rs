@@ -104,6 +104,17 @@ impl Pending<'_> {
         self
     }
 
+    /// When the call began.
+    pub fn called_ns(&self) -> u64 {
+        self.event.call_ns
+    }
+
+    /// Sets when the call began.
+    pub fn called_at(mut self, ns: u64) -> Self {
+        self.event.call_ns = ns;
+        self
+    }
+
     /// Sets the mode; exclusive by default.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.event.mode = mode;

@@ -1,6 +1,7 @@
 //! A named lock, for programs without an async runtime.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,17 +10,27 @@ use super::guard::Guard;
 use super::handle::{Handle, holds_of_this_thread};
 use crate::error::{Error, Result};
 use crate::holder::Holder;
+use crate::order::Ordered;
 use crate::standing::{LostReason, Released};
 
 /// A named lock, as seen by the thread that uses it.
 #[derive(Clone)]
 #[must_use = "a lock does nothing until it is acquired"]
-pub struct Lock {
-    pub(super) lock: crate::Lock,
-    pub(super) handle: Arc<Handle>,
+pub struct Lock<D = Ordered> {
+    lock: crate::Lock,
+    handle: Arc<Handle>,
+    of: PhantomData<fn() -> D>,
 }
 
-impl Lock {
+impl<D> Lock<D> {
+    pub(super) fn new(handle: &Arc<Handle>, name: &str) -> Self {
+        Self {
+            lock: handle.locks.lock_of(name),
+            handle: Arc::clone(handle),
+            of: PhantomData,
+        }
+    }
+
     /// See [`tenure::Lock::shared`](crate::Lock::shared). Each thread has its own lease.
     pub fn shared(self) -> Self {
         self.change(crate::Lock::shared)
@@ -144,7 +155,14 @@ impl Lock {
     }
 }
 
-impl fmt::Debug for Lock {
+impl Lock {
+    /// See [`tenure::Lock::fair`](crate::Lock::fair).
+    pub fn fair(self) -> Self {
+        self.change(crate::Lock::fair)
+    }
+}
+
+impl<D> fmt::Debug for Lock<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.lock, f)
     }

@@ -16,6 +16,7 @@ use crate::holder::{ClientRecord, Listing};
 use crate::lease::{ClientId, Lease, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
+use crate::order::Unordered;
 use crate::standing::Released;
 use crate::stats::StatsSnapshot;
 
@@ -38,11 +39,12 @@ impl Locks {
     }
 
     /// A lock with this name. Any thread that acquires it can re-enter it.
-    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        Lock {
-            lock: self.handle.locks.lock(name),
-            handle: Arc::clone(&self.handle),
-        }
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock<Unordered> {
+        self.lock_of(name.as_ref())
+    }
+
+    pub(super) fn lock_of<D>(&self, name: &str) -> Lock<D> {
+        Lock::new(&self.handle, name)
     }
 
     /// Several locks that are acquired together. They have no owner: a thread that already holds one
@@ -131,7 +133,7 @@ impl fmt::Debug for Locks {
 
 /// Gives a client the methods of the [`Locks`] in its field `locks`.
 macro_rules! delegate_to_locks {
-    ($client:ty) => {
+    ($client:ty, $order:ty) => {
         impl $client {
             /// The part of this client that is the same for every deployment.
             pub fn as_locks(&self) -> &Locks {
@@ -139,8 +141,8 @@ macro_rules! delegate_to_locks {
             }
 
             /// A lock with this name. Any thread that acquires it can re-enter it.
-            pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-                self.locks.lock(name)
+            pub fn lock(&self, name: impl AsRef<str>) -> Lock<$order> {
+                self.locks.lock_of(name.as_ref())
             }
 
             /// Several locks that are acquired together. See

@@ -90,8 +90,8 @@ impl Redlock {
     }
 }
 
-delegate_to_locks!(Tenure);
-delegate_to_locks!(Redlock);
+delegate_to_locks!(Tenure, crate::Ordered);
+delegate_to_locks!(Redlock, crate::Unordered);
 
 impl Tenure {
     /// A semaphore with this name. See [`tenure::Semaphore`](crate::Semaphore).

@@ -15,7 +15,7 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 use crate::store::{
-    AcquireReply, Attempt, Busy, Failure, InFlight, LeaseSpec, NotYet, OfferedGrant, PermitRequest,
+    AcquireReply, Attempt, Busy, Failure, InFlight, LeaseSpec, NotYet, OfferedGrant, Wish,
     a_semaphore,
 };
 
@@ -34,8 +34,7 @@ pub(crate) struct AcquireRequest {
     pub(crate) keep: Option<Duration>,
     pub(crate) replicas: u32,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
-    /// What is wanted of a semaphore; `None` for a lock.
-    pub(crate) permits: Option<PermitRequest>,
+    pub(crate) wish: Wish,
 }
 
 impl AcquireRequest {
@@ -43,6 +42,11 @@ impl AcquireRequest {
     /// comes from the store.
     pub(crate) fn is_candidate(&self) -> bool {
         is_candidate_meta(&self.meta)
+    }
+
+    /// Whether it has a place of its own in the store's queue.
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.wish == Wish::InOrder
     }
 
     /// Whether a lease is exactly what was requested.
@@ -53,7 +57,7 @@ impl AcquireRequest {
             && self.max_hold == belief.max_hold
             && self.keep == belief.keep
             && self.replicas == belief.held.replicas
-            && self.permits == belief.permits.as_ref().map(|held| held.request)
+            && self.wish.permits() == belief.permits.as_ref().map(|held| held.request)
             && self.meta == belief.meta
             // An adopted lease may have metadata that this client does not know.
             && self.meta.is_empty() != belief.held.has_meta
@@ -111,10 +115,10 @@ impl Acquisition {
         self.interpret(core, attempt, answer)
     }
 
-    /// How many fences to reserve. Only an exclusive lease that is no candidate's is handed off or kept;
-    /// the others need one.
+    /// How many fences to reserve. Only an exclusive lease that is no candidate's, and of which the store
+    /// does not decide who is next, is handed off or kept; the others need one.
     fn fences(&self, core: &Core) -> u32 {
-        if self.request.mode != Mode::Exclusive {
+        if self.request.mode != Mode::Exclusive || self.request.is_in_order() {
             return 1;
         }
         if self.request.is_candidate() && !bug(Bug::ElectionHandedOff) {
@@ -131,7 +135,7 @@ impl Acquisition {
             meta: Arc::clone(&self.request.meta),
             fences,
             queue,
-            permits: self.request.permits,
+            wish: self.request.wish,
         }
     }
 
@@ -216,7 +220,8 @@ impl Acquisition {
                     meta: Arc::clone(&self.request.meta),
                     permits: self
                         .request
-                        .permits
+                        .wish
+                        .permits()
                         .map(|request| Arc::new(HeldPermits { request, slots })),
                     in_flight: self.in_flight.take(),
                 });

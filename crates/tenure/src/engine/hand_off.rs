@@ -78,6 +78,10 @@ enum NextHolder {
 
 fn choose_next_holder(core: &Core, queue: &LocalQueue, belief: &Arc<Belief>) -> NextHolder {
     let bounds = &core.settings.hand_off;
+    // Only the store knows whose turn it is if somebody here waits for it strictly in order. Before the
+    // queue is locked: all queues together are locked before one of them.
+    let in_order = core.queues.is_waited_for_in_order(&belief.held.name);
+    let in_order = in_order && !bug(Bug::FairHandedOff);
     let mut waiters = queue.waiters();
     let Some((number, first)) = waiters.first() else {
         let dequeue = waiters.queued_as.take();
@@ -96,7 +100,7 @@ fn choose_next_holder(core: &Core, queue: &LocalQueue, belief: &Arc<Belief>) -> 
         return NextHolder::None { dequeue: None };
     }
     let next = belief.for_next_holder(bounds, core.clock.now());
-    let Some(next) = next.filter(|_| belief.in_flight.is_none()) else {
+    let Some(next) = next.filter(|_| belief.in_flight.is_none() && !in_order) else {
         return NextHolder::AskTheStore;
     };
     // While the queue is locked, so that no other task takes this waiter. The waiter leaves the

@@ -146,6 +146,7 @@ fn listed(
         meta: BTreeMap::new(),
         client: None,
         readers: 0,
+        slots: BTreeMap::new(),
         waiters: claims.waiters.clone(),
     };
     let Some(found) = found else { return listed };
@@ -165,6 +166,7 @@ fn listed(
     listed.meta = found.meta;
     listed.client = client_of(shown, records);
     listed.readers = found.readers.count;
+    listed.slots = found.readers.slots;
     listed.lease = Some(found.id);
     listed
 }

@@ -260,13 +260,13 @@ pub(crate) fn note_released(core: &Core, lease: &LeaseSpec, release: ReleaseRepl
             core.stats.released();
             // If it is one of ours, the store's message comes later or not at all.
             if let Some(offered_to) = offered_to {
-                core.queues.offered(&lease.name, offered_to, None);
+                core.queues.offered(core.id, &lease.name, offered_to, None);
             }
             Released::WasHeld
         }
         ReleaseReply::Passed { to, grant } => {
             core.stats.released();
-            core.queues.offered(&lease.name, to, Some(grant));
+            core.queues.offered(core.id, &lease.name, to, Some(grant));
             Released::WasHeld
         }
         ReleaseReply::NotHeld => {

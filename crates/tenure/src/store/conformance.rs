@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tenure_testkit::{ClockShim, RedisServer};
+use tenure_testkit::{ClockShim, RedisServer, RespClient};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::memory::machine::{Effect, Machine, MachineReply, ModeUnchanged};
 use super::redis::RedisStore;
 use super::{
     AcquireReply, Attempt, Event, Failure, LeaseSpec, ModeReply, PermitRequest, ReleaseReply,
-    RenewReply, SeveralReply, Slots, Store, TurnReply,
+    RenewReply, SeveralReply, Slots, Store, TurnReply, Wish,
 };
 use crate::error::ErrorKind;
 use crate::layout::Layout;
@@ -85,6 +85,10 @@ enum Step {
     Look {
         name: usize,
     },
+    /// The holder of a lock is gone, but not those who wait for it.
+    Vanish {
+        name: usize,
+    },
     /// Time passes, by both clocks.
     Age,
 }
@@ -118,6 +122,7 @@ struct Both {
     machine: Machine,
     clock: ClockShim,
     store: Arc<RedisStore>,
+    redis: RespClient,
     names: Vec<LockName>,
     leases: Vec<LeaseId>,
     /// The last fence of each name, on the one side and the other.
@@ -141,6 +146,11 @@ fn redis_shares_locks_as_the_machine_does() {
 }
 
 #[test]
+fn redis_keeps_the_order_of_waiters_as_the_machine_does() {
+    check_histories(Layout::Native, Leases::HalfInOrder);
+}
+
+#[test]
 fn redis_gives_permits_as_the_machine_does() {
     check_histories(Layout::Native, Leases::Permits);
 }
@@ -156,6 +166,8 @@ enum Leases {
     Exclusive,
     /// Those with an odd number.
     HalfShared,
+    /// Those with an odd number are granted strictly in order.
+    HalfInOrder,
     /// Of semaphores: one permit each, but the third wants two, and the last may overtake.
     Permits,
 }
@@ -221,7 +233,8 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(name, from, lease)| Step::ChangeMode { name, from, lease }),
         3 => (name.clone(), lease).prop_map(|(name, lease)| Step::Release { name, lease }),
         1 => (name.clone(), 1..=LIMIT).prop_map(|(name, limit)| Step::Resize { name, limit }),
-        1 => name.prop_map(|name| Step::Look { name }),
+        1 => name.clone().prop_map(|name| Step::Look { name }),
+        2 => name.prop_map(|name| Step::Vanish { name }),
         2 => Just(Step::Age),
     ]
 }
@@ -304,6 +317,7 @@ impl Both {
             machine: Machine::default(),
             clock: clock.clone(),
             store,
+            redis: server.client(),
             // Not zero, because zeros before a number are marks.
             leases: (10..=10 + LEASES as u64)
                 .map(|n| match layout {
@@ -351,6 +365,7 @@ impl Both {
             Step::Adopt { name, from, lease } => self.adopt(name, from, lease).await,
             Step::ChangeMode { name, from, lease } => self.change_mode(name, from, lease).await,
             Step::Look { name } => self.inspect(name).await,
+            Step::Vanish { name } => self.vanish(name),
             Step::Age => self.age().await,
         }
     }
@@ -372,7 +387,8 @@ impl Both {
     async fn acquire(&mut self, name: usize, lease: usize, queue: bool) -> (Said, Said) {
         let meta = BTreeMap::from([("of".to_owned(), lease.to_string())]);
         // Where leases change their mode there are none: no lease that has any is changed into.
-        let has_meta = lease.is_multiple_of(2) && self.kind == Leases::Exclusive;
+        let keeps_mode = matches!(self.kind, Leases::Exclusive | Leases::HalfInOrder);
+        let has_meta = lease.is_multiple_of(2) && keeps_mode;
         let meta = if has_meta { meta } else { BTreeMap::new() };
         let attempt = Attempt {
             held: LeaseSpec {
@@ -382,7 +398,7 @@ impl Both {
             meta: Arc::new(meta),
             fences: FENCES,
             queue,
-            permits: self.permits(lease),
+            wish: self.wish(lease),
         };
         let asked = self.store.acquire(&attempt, soon()).await;
         if queue && matches!(asked, Ok(AcquireReply::Busy(_))) {
@@ -400,7 +416,7 @@ impl Both {
             meta: Arc::default(),
             fences: 1,
             queue: false,
-            permits: self.permits(lease),
+            wish: self.wish(lease),
         }
     }
 
@@ -409,7 +425,10 @@ impl Both {
         if is_reversed {
             places.reverse();
         }
-        let attempts = places.map(|name| self.plain_attempt(name, leases[name]));
+        let attempts = places.map(|name| Attempt {
+            wish: Wish::Lock,
+            ..self.plain_attempt(name, leases[name])
+        });
         if !self
             .store
             .acquires_together(&[&self.names[0], &self.names[1]])
@@ -512,13 +531,25 @@ impl Both {
         (say(machine.is_ok()), say(redis.is_ok()))
     }
 
-    /// What this lease wants of a semaphore.
-    fn permits(&self, lease: usize) -> Option<PermitRequest> {
-        (self.kind == Leases::Permits).then_some(PermitRequest {
-            limit: LIMIT,
-            count: if lease == 2 { 2 } else { 1 },
-            overtakes: lease == LEASES - 1,
-        })
+    fn wish(&self, lease: usize) -> Wish {
+        match self.kind {
+            Leases::Permits => Wish::Permits(PermitRequest {
+                limit: LIMIT,
+                count: if lease == 2 { 2 } else { 1 },
+                overtakes: lease == LEASES - 1,
+            }),
+            Leases::HalfInOrder if lease % 2 == 1 => Wish::InOrder,
+            Leases::HalfInOrder | Leases::Exclusive | Leases::HalfShared => Wish::Lock,
+        }
+    }
+
+    /// The key of the lock disappears, as if its holder had died.
+    fn vanish(&mut self, name: usize) -> (Said, Said) {
+        if matches!(self.kind, Leases::Exclusive | Leases::HalfInOrder) {
+            self.machine.vanish(&self.names[name]);
+            self.redis.command(&["DEL", self.names[name].as_str()]);
+        }
+        (Said::Yes, Said::Yes)
     }
 
     /// The lease that holds the lock. Not if it also waits, which happens only here, by adoption:

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::holder::Holder;
+pub(crate) use crate::holder::Slots;
 use crate::leader;
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::mode::Mode;
@@ -345,8 +346,29 @@ pub(crate) struct Attempt {
     pub(crate) fences: u32,
     /// Whether to join the store's queue if the lock is busy.
     pub(crate) queue: bool,
+    pub(crate) wish: Wish,
+}
+
+/// What is wanted under a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Its lock.
+    #[default]
+    Lock,
+    /// Its lock, but only if no living waiter is ahead.
+    InOrder,
+    /// Permits of its semaphore.
+    Permits(PermitRequest),
+}
+
+impl Wish {
     /// What is wanted of a semaphore; `None` for a lock.
-    pub(crate) permits: Option<PermitRequest>,
+    pub(crate) fn permits(self) -> Option<PermitRequest> {
+        match self {
+            Self::Permits(permits) => Some(permits),
+            Self::Lock | Self::InOrder => None,
+        }
+    }
 }
 
 /// What is wanted of a semaphore.
@@ -359,9 +381,6 @@ pub(crate) struct PermitRequest {
     /// Whether it may be granted before those who wait for more permits than are free.
     pub(crate) overtakes: bool,
 }
-
-/// The numbers of the slots that a lease has; none for the lease of a lock.
-pub(crate) type Slots = Box<[u32]>;
 
 /// A value that a leader proclaims.
 #[derive(Clone, Debug)]
@@ -568,6 +587,8 @@ pub(crate) struct Readers {
     pub(crate) count: u64,
     /// Those whose leases end last, at most [`READERS_SHOWN`].
     pub(crate) shown: Vec<LeaseId>,
+    /// The slots of each of these, if they have permits of a semaphore.
+    pub(crate) slots: BTreeMap<LeaseId, Slots>,
 }
 
 /// How many readers of a lock a look at it returns.
@@ -578,6 +599,7 @@ impl From<LockState> for Holder {
         Self {
             readers: state.readers.count,
             reader_leases: state.readers.shown,
+            slots: state.readers.slots,
             lease: state.id,
             remaining: state.remaining,
             fence: leader::term_of(&state.meta).or(state.fence),
@@ -599,6 +621,7 @@ impl From<&Busy> for Holder {
             client: None,
             readers: 0,
             reader_leases: Vec::new(),
+            slots: BTreeMap::new(),
         }
     }
 }
@@ -699,7 +722,7 @@ impl Failure {
 /// The refusal of a permit because the semaphore has another limit.
 pub(crate) fn other_limit(attempt: &Attempt, limit: u32) -> Failure {
     let name = &attempt.held.name;
-    let asked = attempt.permits.map_or(0, |permits| permits.limit);
+    let asked = attempt.wish.permits().map_or(0, |permits| permits.limit);
     Failure::refused(Error::new(
         ErrorKind::Mismatch,
         format!(

@@ -45,6 +45,7 @@ pub enum Check {
     NothingLeftOver,
     LossNoticed,
     NextServed,
+    InOrder,
     ClientsUnharmed,
     CallsInTime,
 }
@@ -182,6 +183,7 @@ impl Check {
             Self::NothingLeftOver => "C5 nothing left over",
             Self::LossNoticed => "C6 loss noticed",
             Self::NextServed => "C7 next waiter served",
+            Self::InOrder => "F1 served in order",
             Self::ClientsUnharmed => "clients unharmed",
             Self::CallsInTime => "calls in time and reason",
         }

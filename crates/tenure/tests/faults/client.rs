@@ -2,6 +2,8 @@
 
 /// One server or several.
 mod connect;
+/// Callers that want permits.
+mod permits;
 /// Operations counted, and those that took too long.
 mod tally;
 /// The work of a process with an async runtime.
@@ -64,6 +66,13 @@ pub const TTL_MAX_MS: u64 = 600;
 /// inside a process again and again.
 pub const BRISK: &str = "brisk";
 const BRISK_TTL: Duration = Duration::from_millis(300);
+/// A lock that is given strictly in order.
+pub const FAIR: &str = "fair";
+/// What the name of a semaphore begins with.
+pub const PERMITS: &str = "permits:";
+pub const SEMAPHORE_COUNT: u32 = 2;
+/// How many permits each of them has.
+pub const PERMITS_MAX: u32 = 3;
 /// How long a client that ends may take to give back what it holds. An attempt whose answer was lost
 /// is watched until it can no longer land, which a clock that was set makes longer.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
@@ -243,6 +252,8 @@ fn connect<T>(context: &Context, mut connect: impl FnMut() -> tenure::Result<T>)
 struct Wish {
     lock: String,
     ttl: Duration,
+    /// Whether it waits for its turn.
+    fair: bool,
     /// How many replicas confirm it.
     replicas: u32,
     fixed: bool,
@@ -262,6 +273,8 @@ enum Eager {
     Hot,
     Brisk,
     Crowd,
+    Fair,
+    Permits,
 }
 
 enum Way {
@@ -294,6 +307,7 @@ impl Wish {
             Eager::Hot => Self::random(rng, true),
             Eager::Brisk => Self::brisk(rng),
             Eager::Crowd => Self::crowd(rng),
+            Eager::Fair | Eager::Permits => Self::fair(rng),
         }
     }
 
@@ -307,6 +321,7 @@ impl Wish {
                 format!("{COLD}{}", rng.random_range(0..COLD_COUNT))
             },
             ttl,
+            fair: false,
             replicas: 0,
             fixed,
             way: Way::random(rng, hot),
@@ -349,6 +364,17 @@ impl Wish {
             ttl: BRISK_TTL,
             fixed: false,
             hold: BRISK_TTL.mul_f64(held * rng.random_range(0.0..1.0)),
+            changes_register: false,
+            ..Self::random(rng, true)
+        }
+    }
+
+    /// A lock whose waiters are served in order.
+    fn fair(rng: &mut StdRng) -> Self {
+        Self {
+            lock: FAIR.into(),
+            fair: true,
+            nested: 0,
             changes_register: false,
             ..Self::random(rng, true)
         }

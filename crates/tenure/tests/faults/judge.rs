@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tenure::{ErrorKind, Layout, Lock};
+use tenure::{ErrorKind, Layout, Lock, Unordered};
 use tenure_testkit::check::{self, Patience, Violation};
-use tenure_testkit::history::{Event, Fault, Op, Outcome, now_ns, until_ns};
+use tenure_testkit::history::{Event, Fault, Mode, Op, Outcome, now_ns, until_ns};
 use tenure_testkit::{FencedRegister, History, Recorder, RedisServer, RespClient};
 
 use crate::allowance::{self, Check, Class, Footing};
 use crate::client::{
-    Access, BRISK, COLD, COLD_COUNT, HOT, LONG, SAFE, SAFE_COUNT, SAFE_HOT, SLOW, SLOW_COUNT,
-    TTL_MAX_MS,
+    Access, BRISK, COLD, COLD_COUNT, FAIR, HOT, LONG, PERMITS, PERMITS_MAX, SAFE, SAFE_COUNT,
+    SAFE_HOT, SEMAPHORE_COUNT, SLOW, SLOW_COUNT, TTL_MAX_MS,
 };
 use crate::deployment::Deployment;
 use crate::fleet::Finished;
@@ -60,6 +60,10 @@ const HARMLESS: &[Kind] = &[
     Kind::PauseSentinel,
     Kind::KillSentinel,
 ];
+
+/// How much later a caller must have come so that it certainly came later: more than any stall of this
+/// machine, and more than a place lasts whose process is silent.
+const ARRIVAL: Duration = Duration::from_secs(7);
 
 /// How far the fences of one lease may lie apart: as often as it may be handed on.
 const HAND_OFF_TURNS: u64 = 256;
@@ -108,6 +112,7 @@ fn left_on(server: &RedisServer, layout: Layout, finished: &Finished) -> Vec<Vio
     let holder = |client: &mut RespClient, key: &str| {
         let is_lock = key == HOT
             || key == BRISK
+            || key == FAIR
             || [COLD, LONG, SAFE, SLOW]
                 .iter()
                 .any(|it| key.starts_with(it));
@@ -122,12 +127,10 @@ fn left_on(server: &RedisServer, layout: Layout, finished: &Finished) -> Vec<Vio
             .find(|waiter| !is_gone(waiter.text()));
         tidy.map(|waiter| waiter.text().to_owned())
     };
-    violations.extend(check::orphans(
-        &mut client,
-        "tenure:queue:*",
-        waiter,
-        is_gone,
-    ));
+    // Those that wait, and those that have permits.
+    for sets in ["tenure:queue:*", "tenure:permits:*"] {
+        violations.extend(check::orphans(&mut client, sets, waiter, is_gone));
+    }
     violations
 }
 
@@ -164,6 +167,7 @@ pub fn take_every_lock(access: &Access, dir: &Path) -> u64 {
             }
         }
         locks.shutdown(Duration::from_secs(5)).await;
+        take_all_permits(access, &recorder).await;
         begun_ns
     })
 }
@@ -173,6 +177,9 @@ fn every_lock(access: &Access) -> Vec<String> {
     let cold = (0..COLD_COUNT).map(|number| format!("{COLD}{number}"));
     let mut names: Vec<String> = cold.collect();
     names.extend([HOT.to_owned(), BRISK.to_owned()]);
+    if access.counts_and_orders() {
+        names.push(FAIR.to_owned());
+    }
     if access.shortened().is_some() {
         names.extend((0..SLOW_COUNT).map(|number| format!("{SLOW}{number}")));
     }
@@ -183,7 +190,7 @@ fn every_lock(access: &Access) -> Vec<String> {
     names
 }
 
-async fn take(lock: Lock, name: String, recorder: Arc<Recorder>) {
+async fn take(lock: Lock<Unordered>, name: String, recorder: Arc<Recorder>) {
     let call = recorder.acquire(0, &name);
     match lock.wait(LIVE_LIMIT * 2).acquire().await {
         Ok(guard) => {
@@ -196,6 +203,51 @@ async fn take(lock: Lock, name: String, recorder: Arc<Recorder>) {
         Err(error) if error.kind() == ErrorKind::Busy => call.end(Outcome::Busy),
         Err(_) => call.end(Outcome::Failed),
     }
+}
+
+/// Takes all permits of each semaphore at once: no slot may be missing.
+async fn take_all_permits(access: &Access, recorder: &Recorder) {
+    if !access.counts_and_orders() {
+        return;
+    }
+    let Some(tenure) = access.connect_to_one(None).await.unwrap() else {
+        return;
+    };
+    for name in semaphores() {
+        let call = recorder.acquire(0, &name).mode(Mode::Permit);
+        let asked_ns = call.called_ns();
+        let semaphore = tenure.semaphore(&name, PERMITS_MAX).wait(LIVE_LIMIT * 2);
+        let permit = match semaphore.acquire_many(PERMITS_MAX).await {
+            Ok(permit) => permit,
+            Err(error) if error.kind() == ErrorKind::Busy => {
+                call.end(Outcome::Busy);
+                continue;
+            }
+            Err(_) => {
+                call.end(Outcome::Failed);
+                continue;
+            }
+        };
+        let (fence, until) = (permit.fence().get(), until_ns(|| permit.remaining()));
+        let mut held = vec![(name.clone(), call.granted(Some(fence), until))];
+        for slot in permit.slots() {
+            let slot = format!("{name}#{slot}");
+            let call = recorder.acquire(0, &slot).called_at(asked_ns);
+            held.push((slot, call.granted(Some(fence), until)));
+        }
+        let ending = held.iter();
+        let ending = ending.map(|(name, hold)| recorder.release(0, name, *hold, until));
+        let ending: Vec<_> = ending.collect();
+        let _ = permit.release().await;
+        for call in ending {
+            call.end(Outcome::Released);
+        }
+    }
+    tenure.shutdown(Duration::from_secs(5)).await;
+}
+
+fn semaphores() -> impl Iterator<Item = String> {
+    (0..SEMAPHORE_COUNT).map(|number| format!("{PERMITS}{number}"))
 }
 
 type Found = (Footing, Check, Vec<Violation>);
@@ -215,6 +267,13 @@ impl Evidence<'_> {
         let crashes = as_violations("crash", &self.finished.crashes);
         let complaints = as_violations("complaint", &self.finished.complaints);
         let mut found = self.of_locks(plain, class, |name| !name.starts_with(SAFE));
+        let slots = semaphores();
+        let slots = slots.flat_map(|name| check::slots(self.history, &name, PERMITS_MAX as usize));
+        found.push((plain, Check::HeldOnce, slots.collect()));
+        if class == Class::Kept {
+            // Elsewhere the server may lose the queue.
+            found.push((plain, Check::InOrder, self.passed_waiters()));
+        }
         found.extend([
             (plain, Check::ResourceWhole, self.resource()),
             (plain, Check::ClientsUnharmed, crashes),
@@ -271,6 +330,11 @@ impl Evidence<'_> {
         ]
     }
 
+    /// Waiters of the fair lock that were passed although nothing disturbed them.
+    fn passed_waiters(&self) -> Vec<Violation> {
+        check::order(self.history, FAIR, ARRIVAL, hinders)
+    }
+
     /// The register is changed under one lock only.
     fn resource(&self) -> Vec<Violation> {
         let journal = FencedRegister::open(self.dir).journal();
@@ -301,9 +365,16 @@ fn overlong_waits(history: &History, class: Class) -> Vec<Violation> {
         Class::Forgetful => patience.recovery = REST,
         Class::Kept | Class::Lost | Class::FailedOver => {}
     }
-    let harmless = HARMLESS.iter().chain(nemesis::OF_CLIENTS);
-    let hinders = |fault: &Fault| !harmless.clone().any(|kind| kind.name() == fault.kind);
-    check::waits(&with_short_leases(history, faults), patience, hinders)
+    let mut short = with_short_leases(history, faults);
+    // Who waits for a permit waits for no slot in particular.
+    short.events.retain(|event| !event.lock.contains('#'));
+    check::waits(&short, patience, hinders)
+}
+
+/// Whether a fault keeps clients from a free lock, or from their places.
+fn hinders(fault: &Fault) -> bool {
+    let mut harmless = HARMLESS.iter().chain(nemesis::OF_CLIENTS);
+    !harmless.any(|kind| kind.name() == fault.kind)
 }
 
 /// Without the locks with long leases: that of a client that was killed lasts longer than

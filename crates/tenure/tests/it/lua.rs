@@ -24,6 +24,8 @@ pub const SHARED_ADOPT: &str = script!("native/shared_adopt.lua");
 pub const DOWNGRADE: &str = script!("native/downgrade.lua");
 pub const UPGRADE: &str = script!("native/upgrade.lua");
 
+pub const FAIR_ACQUIRE: &str = script!("native/fair_acquire.lua");
+
 pub const PERMIT_ACQUIRE: &str = script!("native/permit_acquire.lua");
 pub const PERMIT_RENEW: &str = script!("native/permit_renew.lua");
 pub const RESIZE: &str = script!("native/resize.lua");

@@ -32,6 +32,8 @@ mod election;
 mod examples;
 /// Executors that futures run on.
 mod executors;
+/// Fair locks where a real server keeps the queue.
+mod fair;
 /// Fences where data goes back, greetings are slow, and many are handed on.
 mod fences;
 /// Locks of other libraries, and keys that are none.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use tenure::Lock;
+use tenure::{Lock, Locks, Unordered};
 use tenure_view::timings::Timings;
 use tokio::task::JoinSet;
 
@@ -42,7 +42,7 @@ impl Contest {
                 .shared_names
                 .iter()
                 .map(|name| client.lock(name).ttl(stand.ttl));
-            let locks: Arc<[Lock]> = locks.collect();
+            let locks: Arc<[Lock<Unordered>]> = locks.collect();
             for _ in 0..args.tasks {
                 let locks = Arc::clone(&locks);
                 let (hold, until, progress) = (args.hold, until.clone(), progress.clone());
@@ -92,7 +92,7 @@ impl Contest {
 }
 
 async fn work(
-    locks: &[Lock],
+    locks: &[Lock<Unordered>],
     hold: Duration,
     until: &Until,
     progress: &Progress,

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use tenure::Lock;
+use tenure::{Lock, Unordered};
 use tenure_view::timings::Timings;
 use tokio::task::JoinSet;
 
@@ -28,7 +28,7 @@ pub async fn run(stand: &Stand, until: &Until, progress: Progress) -> Result<Tim
     Ok(times)
 }
 
-async fn work(lock: &Lock, until: &Until, progress: &Progress) -> Result<Timings> {
+async fn work(lock: &Lock<Unordered>, until: &Until, progress: &Progress) -> Result<Timings> {
     let mut times = Timings::new();
     while !until.is_over() {
         let begun = Instant::now();

@@ -1,7 +1,7 @@
 //! What the environment of a command tells about its locks.
 //!
 //! The first lock has `TENURE_NAME`, `TENURE_FENCE` and `TENURE_LEASE`. The others have a number,
-//! beginning with `TENURE_NAME_2`.
+//! beginning with `TENURE_NAME_2`. A permit also has `TENURE_SLOT`.
 
 use std::env;
 
@@ -10,6 +10,7 @@ use super::held_locks::HeldLocks;
 const NAME: &str = "TENURE_NAME";
 const FENCE: &str = "TENURE_FENCE";
 const LEASE: &str = "TENURE_LEASE";
+const SLOT: &str = "TENURE_SLOT";
 
 /// The variables for these locks, in their order.
 pub fn of_locks(held: HeldLocks<'_>) -> Vec<(String, String)> {
@@ -21,7 +22,8 @@ pub fn of_locks(held: HeldLocks<'_>) -> Vec<(String, String)> {
             (numbered(LEASE, at), lease.to_string()),
         ]
     });
-    variables.collect()
+    let slot = held.slot().map(|slot| (SLOT.to_owned(), slot.to_string()));
+    variables.chain(slot).collect()
 }
 
 /// The names and leases of the locks under which this very process runs.
@@ -43,7 +45,7 @@ pub fn of_other_locks() -> Vec<String> {
         let numbers = [NAME, FENCE, LEASE]
             .into_iter()
             .filter_map(|word| name.strip_prefix(word)?.strip_prefix('_'));
-        numbers.into_iter().any(|it| it.parse::<u32>().is_ok())
+        name == SLOT || numbers.into_iter().any(|it| it.parse::<u32>().is_ok())
     };
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     names.filter(is_numbered).collect()

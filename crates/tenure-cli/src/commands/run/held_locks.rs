@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use tenure::{Fence, Guard, LeaseId, LockName, LostReason, MultiGuard};
+use tenure::{Fence, Guard, LeaseId, LockName, LostReason, MultiGuard, Permit};
 
-/// The locks under which a command runs: those of `tenure run`, or that of an election.
+/// The locks under which a command runs: those of `tenure run`, its permit, or the lock of an election.
 #[derive(Clone, Copy)]
 pub enum HeldLocks<'a> {
     Several(&'a MultiGuard),
     One(&'a Guard),
+    Permit(&'a Permit),
 }
 
 impl<'a> HeldLocks<'a> {
@@ -16,6 +17,7 @@ impl<'a> HeldLocks<'a> {
         match self {
             Self::Several(guard) => guard.is_valid(),
             Self::One(guard) => guard.is_valid(),
+            Self::Permit(permit) => permit.is_valid(),
         }
     }
 
@@ -24,6 +26,7 @@ impl<'a> HeldLocks<'a> {
         match self {
             Self::Several(guard) => guard.remaining(),
             Self::One(guard) => guard.remaining(),
+            Self::Permit(permit) => permit.remaining(),
         }
     }
 
@@ -32,6 +35,7 @@ impl<'a> HeldLocks<'a> {
         match self {
             Self::Several(guard) => guard.lost().await,
             Self::One(guard) => (guard.name().clone(), guard.lost().await),
+            Self::Permit(permit) => (permit.name().clone(), permit.lost().await),
         }
     }
 
@@ -45,6 +49,15 @@ impl<'a> HeldLocks<'a> {
                     .collect()
             }
             Self::One(guard) => vec![(guard.name(), guard.fence(), guard.lease_id())],
+            Self::Permit(permit) => vec![(permit.name(), permit.fence(), permit.lease_id())],
+        }
+    }
+
+    /// The slot of a permit.
+    pub fn slot(self) -> Option<u32> {
+        match self {
+            Self::Several(_) | Self::One(_) => None,
+            Self::Permit(permit) => Some(permit.slot()),
         }
     }
 }

@@ -29,12 +29,14 @@ Examples:
   tenure run -s data -- ./report                  any number of readers, but no writer at once
   tenure run report -c 'fetch | count > out'      a shell command
   tenure run from --also to -- ./transfer         two locks, or none
+  tenure run -j 4 encode -- ./encode              at most four at once, each with a number
 
 The command:
   Its environment has TENURE_NAME, TENURE_FENCE, TENURE_LEASE and TENURE_TTL_MS; it inherits stdin,
   stdout and stderr. Send the fence with every write, so that the receiver can reject an older one.
   The locks of --also have TENURE_NAME_2, TENURE_FENCE_2, TENURE_LEASE_2, then _3 and so on, in their
-  order on the command line.
+  order on the command line. With -j, TENURE_SLOT is a number from 0 to N-1 that no other command
+  has at the same time, for example to choose a GPU or a port.
 
   It runs in its own process group, supervised by a second process, the warden, that needs no
   server. When the lock is lost, or `tenure` itself is stopped or killed, the command and all its
@@ -135,6 +137,25 @@ pub struct RunArgs {
     #[arg(short, long, conflicts_with = "meta")]
     shared: bool,
 
+    /// Let at most N of these commands run at once, instead of one
+    ///
+    /// Each has a slot of its own, whose number is in TENURE_SLOT. All of them must use the same N:
+    /// one that uses another ends with exit code 64.
+    #[arg(
+        short = 'j',
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(tenure::PERMITS_MAX)),
+        conflicts_with_all = ["shared", "also", "meta", "at_least"]
+    )]
+    slots: Option<u32>,
+
+    /// Serve those who wait strictly in order of arrival, also after a holder has died
+    ///
+    /// All commands that use the lock should ask for it.
+    #[arg(long, conflicts_with_all = ["shared", "slots", "also"])]
+    fair: bool,
+
     /// Exit code if the command was stopped because the lock was lost
     #[arg(long, value_name = "CODE", default_value_t = Exit::Lost.code())]
     lost_exit_code: u8,
@@ -198,13 +219,9 @@ struct FlockArgs {
         long,
         visible_short_alias = 'e',
         hide = true,
-        conflicts_with = "shared"
+        conflicts_with_all = ["shared", "slots"]
     )]
     exclusive: bool,
-    #[arg(short = 'j', long, value_name = "N", hide = true)]
-    slots: Option<String>,
-    #[arg(long, hide = true)]
-    fair: bool,
     #[arg(long, hide = true)]
     unfair: bool,
     #[arg(short = 'F', long, hide = true)]
@@ -234,6 +251,10 @@ pub struct Plan {
     pub ttl: Duration,
     pub is_renewed: bool,
     pub mode: Mode,
+    /// How many of these commands may run at once, if they get permits instead of locks.
+    pub limit: Option<u32>,
+    /// Whether waiters are served strictly in order.
+    pub fair: bool,
     pub at_least: Duration,
     pub max_time: Option<Duration>,
     pub kill_after: Duration,
@@ -305,11 +326,9 @@ impl RunArgs {
             },
             ttl,
             is_renewed: !self.no_renew,
-            mode: if self.shared {
-                Mode::Shared
-            } else {
-                Mode::Exclusive
-            },
+            mode: self.mode(),
+            limit: self.slots,
+            fair: self.fair,
             at_least: self.at_least()?,
             max_time: self.max_time,
             kill_after: kill_after(self.kill_after, ttl)?,
@@ -334,6 +353,14 @@ impl RunArgs {
             Some(Duration::ZERO)
         } else {
             self.wait
+        }
+    }
+
+    fn mode(&self) -> Mode {
+        match (self.slots, self.shared) {
+            (Some(_), _) => Mode::Permit,
+            (None, true) => Mode::Shared,
+            (None, false) => Mode::Exclusive,
         }
     }
 
@@ -368,8 +395,7 @@ impl FlockArgs {
     fn refuse(&self) -> Result<(), Failed> {
         let not_yet = |option: &str, what: &str| {
             Err(Failed::usage(format!(
-                "{option} is not supported yet: {what}; `tenure run` uses locks with one \
-                 exclusive holder or any number of readers, in order of arrival"
+                "{option} is not supported yet: {what}; `tenure run` serves in order of arrival"
             )))
         };
         let never = |option: &str| {
@@ -379,8 +405,6 @@ impl FlockArgs {
             )))
         };
         match self {
-            Self { slots: Some(_), .. } => not_yet("-j/--slots", "several holders are planned"),
-            Self { fair: true, .. } => not_yet("--fair", "strictly fair locks are planned"),
             Self { unfair: true, .. } => not_yet("--unfair", "unfair locks are planned"),
             Self { no_fork: true, .. } => never("-F/--no-fork"),
             Self { close: true, .. } => never("-o/--close"),

@@ -4,12 +4,13 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use tenure::{ErrorKind, Holder, Lock, Locks, MultiGuard, MultiLock};
+use tenure::{ErrorKind, Holder, Lock, Locks, Unordered};
 use tenure_view::holders::printable;
 use tenure_view::output::complain;
 use tenure_view::time;
 
 use super::options::{Plan, Talk};
+use super::wanted::{Acquired, Wanted};
 
 /// How long to wait before the first message, and how often to refresh it.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -19,7 +20,7 @@ const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// The locks, or the holder of one of them.
 pub enum Outcome {
-    Acquired(MultiGuard),
+    Acquired(Acquired),
     Busy {
         holder: Option<Box<Holding>>,
         waited: Duration,
@@ -33,7 +34,7 @@ pub struct Holding {
 }
 
 /// Acquires the locks, waiting as long as planned.
-pub async fn acquire(plan: &Plan, locks: &Locks, all: &MultiLock) -> Result<Outcome> {
+pub async fn acquire(plan: &Plan, locks: &Locks, all: &Wanted) -> Result<Outcome> {
     let begun = Instant::now();
     let acquiring = async {
         let mut is_reported = plan.talk == Talk::Quiet;
@@ -64,7 +65,7 @@ pub async fn acquire(plan: &Plan, locks: &Locks, all: &MultiLock) -> Result<Outc
     })
 }
 
-async fn ask(plan: &Plan, all: &MultiLock, begun: Instant) -> tenure::Result<Option<MultiGuard>> {
+async fn ask(plan: &Plan, all: &Wanted, begun: Instant) -> tenure::Result<Option<Acquired>> {
     let limit = match plan.wait {
         None => return all.acquire().await.map(Some),
         Some(Duration::ZERO) => return all.try_acquire().await,
@@ -98,7 +99,7 @@ async fn find_holder(plan: &Plan, locks: &Locks) -> Option<Holding> {
 }
 
 /// The holder of the lock, if the server responds soon.
-pub async fn look(lock: &Lock) -> Option<Holder> {
+pub async fn look(lock: &Lock<Unordered>) -> Option<Holder> {
     let looked = tokio::time::timeout(LOOK_MAX, lock.holder()).await;
     looked.ok()?.ok()?
 }
@@ -110,6 +111,10 @@ pub fn describe(holder: &Holder) -> String {
 }
 
 fn described(holder: &Holder) -> String {
+    if let Some(limit) = holder.lease.semaphore_limit() {
+        let (leases, alone) = (holder.readers, described_alone(holder));
+        return format!("{leases} leases of its {limit} permits, among them {alone}");
+    }
     match holder.readers {
         0 => described_alone(holder),
         1 => format!("one reader, {}", described_alone(holder)),

@@ -1,4 +1,4 @@
-//! The wrapper: holds the lock, and lets the warden know how long the command may run.
+//! The wrapper: holds the lock or the permit, and lets the warden know how long the command may run.
 
 use std::io::{self, IsTerminal};
 use std::mem::ManuallyDrop;
@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tenure::{ErrorKind, Holder, LeaseId, LockName, Locks, Mode, MultiGuard, MultiLock, Released};
+use tenure::{ErrorKind, Holder, LeaseId, LockName, Locks, Mode, Released};
 use tenure_view::output::complain;
 use tenure_view::time;
 
@@ -18,6 +18,7 @@ use super::running::{self, Finished};
 use super::signals::{self, Signals};
 use super::terminal::Terminal;
 use super::waiting::{self, Holding, Outcome};
+use super::wanted::{Acquired, Wanted};
 use super::{environment, talk, tree};
 use crate::exit::{Exit, Failed};
 
@@ -30,28 +31,32 @@ pub async fn run(plan: &Plan) -> Result<Exit> {
     let mut signals = Signals::catch()?;
     let connecting = async {
         tokio::time::sleep(plan.jitter.mul_f64(rand::random())).await;
-        plan.server.connect_for_one().await
+        Wanted::connect(plan).await
     };
-    let locks = tokio::select! {
+    let (locks, wanted) = tokio::select! {
         signal = signals.next_end() => return Ok(Exit::Signal(signals::number(signal))),
-        locks = connecting => locks?,
+        connected = connecting => connected?,
     };
-    let exit = take_and_run(plan, &locks, &mut signals).await;
+    let exit = take_and_run(plan, &locks, &wanted, &mut signals).await;
     locks.shutdown(SHUTDOWN_LIMIT).await;
     exit
 }
 
-async fn take_and_run(plan: &Plan, locks: &Locks, signals: &mut Signals) -> Result<Exit> {
+async fn take_and_run(
+    plan: &Plan,
+    locks: &Locks,
+    wanted: &Wanted,
+    signals: &mut Signals,
+) -> Result<Exit> {
     let begun = Instant::now();
-    let all = all_locks(plan, locks);
     let acquiring = async {
         refuse_own(plan, locks).await?;
-        waiting::acquire(plan, locks, &all).await
+        waiting::acquire(plan, locks, wanted).await
     };
     let outcome = tokio::select! {
         // Dropping it leaves the queue; `shutdown` waits for that.
         signal = signals.next_end() => return Ok(Exit::Signal(signals::number(signal))),
-        outcome = acquiring => outcome.with_context(|| failed(plan))?,
+        outcome = acquiring => outcome.map_err(|error| failed(plan, error))?,
     };
     let guard = match outcome {
         Outcome::Acquired(guard) => guard,
@@ -60,12 +65,7 @@ async fn take_and_run(plan: &Plan, locks: &Locks, signals: &mut Signals) -> Resu
         }
     };
     if plan.talk == Talk::Verbose {
-        let waited = time::show(begun.elapsed());
-        for (name, fence) in guard.fences() {
-            complain(format_args!(
-                "tenure: `{name}` acquired after {waited} (fence {fence})"
-            ));
-        }
+        report_acquired(guard.held(), begun.elapsed());
     }
     let held_since = Instant::now();
     if plan.is_renewed {
@@ -75,7 +75,7 @@ async fn take_and_run(plan: &Plan, locks: &Locks, signals: &mut Signals) -> Resu
     }
     // Dropped by a panic, it would release the lock while the command is still alive.
     let guard = ManuallyDrop::new(guard);
-    let finished = start_and_watch(plan, HeldLocks::Several(&guard), signals).await;
+    let finished = start_and_watch(plan, guard.held(), signals).await;
     let guard = ManuallyDrop::into_inner(guard);
     let held = held_since.elapsed();
     match finished {
@@ -86,22 +86,6 @@ async fn take_and_run(plan: &Plan, locks: &Locks, signals: &mut Signals) -> Resu
             Err(error)
         }
     }
-}
-
-/// One name is an ordinary lock.
-fn all_locks(plan: &Plan, locks: &Locks) -> MultiLock {
-    let all = locks.locks(&plan.names).ttl(plan.ttl);
-    let all = if plan.is_renewed {
-        all
-    } else {
-        all.no_renewal()
-    };
-    let all = match plan.mode {
-        Mode::Shared => all.shared(),
-        _ => all,
-    };
-    let note = |all: MultiLock, (key, value): &(String, String)| all.meta(key, value);
-    plan.meta.iter().fold(all, note)
 }
 
 /// A command that runs under one of these very locks would wait for itself.
@@ -116,7 +100,9 @@ pub async fn refuse_own(plan: &Plan, locks: &Locks) -> Result<()> {
             leases.map(LeaseId::as_str).any(|id| id == lease)
         };
         // A reader beside a reader does not wait.
-        let waits = |holder: &Holder| holder.readers == 0 || plan.mode == Mode::Exclusive;
+        // Nor does a command beside another one with a permit.
+        let waits_alone = plan.mode == Mode::Exclusive || plan.limit == Some(1);
+        let waits = |holder: &Holder| holder.readers == 0 || waits_alone;
         if holder.is_some_and(|holder| is_own(&holder) && waits(&holder)) {
             let which = match plan.names.len() {
                 1 => "it".to_owned(),
@@ -132,13 +118,30 @@ pub async fn refuse_own(plan: &Plan, locks: &Locks) -> Result<()> {
     Ok(())
 }
 
-fn failed(plan: &Plan) -> String {
-    let locks = if plan.names.len() == 1 {
-        "lock"
-    } else {
-        "locks"
+fn report_acquired(held: HeldLocks<'_>, waited: Duration) {
+    let waited = time::show(waited);
+    let slot = held
+        .slot()
+        .map_or_else(String::new, |slot| format!("slot {slot}, "));
+    for (name, fence, _) in held.each() {
+        complain(format_args!(
+            "tenure: `{name}` acquired after {waited} ({slot}fence {fence})"
+        ));
+    }
+}
+
+fn failed(plan: &Plan, error: anyhow::Error) -> anyhow::Error {
+    let kind = error.downcast_ref().map(tenure::Error::kind);
+    if plan.limit.is_some() && matches!(kind, Some(ErrorKind::Mismatch | ErrorKind::NotALock)) {
+        // It names the semaphore itself.
+        return error;
+    }
+    let what = match (plan.limit, plan.names.len()) {
+        (Some(_), _) => "a permit of",
+        (None, 1) => "lock",
+        (None, _) => "locks",
     };
-    format!("cannot acquire {locks} {}", plan.shown())
+    error.context(format!("cannot acquire {what} {}", plan.shown()))
 }
 
 fn not_acquired(plan: &Plan, holder: Option<&Holding>, waited: Duration) -> Exit {
@@ -202,12 +205,12 @@ pub async fn start_and_watch(
 /// Releases the locks that are still held, or detaches their leases for the rest of `--at-least`.
 async fn release_or_detach(
     plan: &Plan,
-    guard: MultiGuard,
+    guard: Acquired,
     finished: &Finished,
     held: Duration,
 ) -> Result<Exit> {
     let rest = plan.at_least.saturating_sub(held);
-    if !rest.is_zero() && guard.is_valid() {
+    if !rest.is_zero() && guard.held().is_valid() {
         return Ok(detach(plan, guard, finished, rest.max(tenure::TTL_MIN)).await);
     }
     let released = match guard.release().await {
@@ -254,7 +257,7 @@ fn ended_unprotected(plan: &Plan, name: &LockName, finished: &Finished) -> Exit 
 }
 
 /// Detaches the leases for `rest`, without waiting for their end.
-async fn detach(plan: &Plan, guard: MultiGuard, finished: &Finished, rest: Duration) -> Exit {
+async fn detach(plan: &Plan, guard: Acquired, finished: &Finished, rest: Duration) -> Exit {
     let mut exit = None;
     for guard in guard.into_guards() {
         let name = guard.name().clone();

@@ -6,6 +6,8 @@ mod also;
 mod descendants;
 /// Every exit code.
 mod exits;
+/// First come, first served.
+mod fair;
 /// All processes dead before another client can hold the lock, whatever is stopped or killed.
 mod faults;
 /// What is said, word for word.
@@ -16,6 +18,8 @@ mod options;
 mod passing;
 /// Signals, while waiting and while running.
 mod signals;
+/// At most so many commands at once, each with a slot.
+mod slots;
 /// A process that stamps the time for as long as it lives.
 mod stamper;
 /// Who is not the command's is left alone.

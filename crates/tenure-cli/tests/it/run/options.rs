@@ -211,10 +211,7 @@ fn exclusive_is_what_happens_anyway() {
 #[tenure_testkit::test]
 fn letters_that_are_reserved_or_make_no_sense_are_refused_with_the_reason() {
     for (option, told) in [
-        (&["-j", "3"] as &[&str], "-j/--slots is not supported yet"),
-        (&["--slots", "3"], "-j/--slots is not supported yet"),
-        (&["--fair"], "--fair is not supported yet"),
-        (&["--unfair"], "--unfair is not supported yet"),
+        (&["--unfair"] as &[&str], "--unfair is not supported yet"),
         (
             &["-F"],
             "-F/--no-fork is not supported: `tenure` keeps running",

@@ -2,7 +2,8 @@
 //!
 //! Callers of one process queue up here first; only the head of each local queue takes part in the
 //! store's queue. `task.rs` serves one name, `sleep.rs` is how it waits, `messages.rs` what wakes
-//! it, `ask.rs` how it asks a client that keeps the lock, `waiters.rs` the waiting callers.
+//! it, `ask.rs` how it asks a client that keeps the lock, `waiters.rs` the waiting callers. Those that
+//! are served strictly in order have a queue and a task each: `fair.rs`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,16 +12,19 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 
+use self::fair::FairQueues;
 use self::task::QueueTask;
 pub(crate) use self::waiters::{Caller, LocalQueue, Waiter};
 use crate::core::Core;
 use crate::engine::Engine;
-use crate::lease::LeaseId;
+use crate::lease::{ClientId, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
+use crate::seeded::{Bug, bug};
 use crate::store::{OfferedGrant, QueuedWaiter};
 
 mod ask;
+mod fair;
 mod messages;
 mod sleep;
 mod task;
@@ -80,11 +84,13 @@ pub(crate) struct LocalQueues {
 #[derive(Default)]
 struct Registry {
     queues: HashMap<LockName, Arc<LocalQueue>>,
+    fair: FairQueues,
     /// Names that a caller is trying on the fast path.
     on_fast_path: HashSet<LockName>,
 }
 
 /// Messages to the task of a queue.
+#[derive(Clone)]
 pub(super) enum QueueMessage {
     /// A caller joined whose limit comes before the task would wake up by itself.
     Joined,
@@ -115,9 +121,7 @@ impl LocalQueues {
     /// tries it: of a thundering herd, one asks the store.
     pub(crate) fn try_fast_path<'a>(&'a self, name: &'a LockName) -> Option<FastPathPermit<'a>> {
         let mut registry = self.registry();
-        let queue = registry.queues.get(name);
-        let waited_for = queue.is_some_and(|queue| queue.waiters().len() > 0);
-        if waited_for || !registry.on_fast_path.insert(name.clone()) {
+        if registry.is_waited_for(name) || !registry.on_fast_path.insert(name.clone()) {
             return None;
         }
         Some(FastPathPermit { queues: self, name })
@@ -125,9 +129,12 @@ impl LocalQueues {
 
     /// Whether a caller of this process waits for the name.
     pub(super) fn is_waited_for(&self, name: &LockName) -> bool {
-        let registry = self.registry();
-        let queue = registry.queues.get(name);
-        queue.is_some_and(|queue| queue.waiters().len() > 0)
+        self.registry().is_waited_for(name)
+    }
+
+    /// Whether a caller of this process waits for the name that only the store may serve.
+    pub(super) fn is_waited_for_in_order(&self, name: &LockName) -> bool {
+        self.registry().fair.has_before(name, None)
     }
 
     /// Whether a caller of this process that came before the one with this number, or before a new one,
@@ -136,6 +143,7 @@ impl LocalQueues {
         let registry = self.registry();
         let queue = registry.queues.get(name);
         queue.is_some_and(|queue| queue.waiters().has_writer_before(number))
+            || registry.fair.has_before(name, number)
     }
 
     /// Adds a waiter to the queue for its name.
@@ -147,7 +155,14 @@ impl LocalQueues {
     ) -> QueueEntry {
         let mut registry = self.registry();
         let name = &waiter.request.name;
-        let queue = Arc::clone(Self::queue_for(&mut registry.queues, client, name));
+        let is_alone = waiter.request.is_in_order() && !bug(Bug::FairSharesAPlace);
+        let queue = if is_alone {
+            let queue = start_queue(client, name, Some(number));
+            registry.fair.insert(name, number, &queue);
+            queue
+        } else {
+            Arc::clone(Self::queue_for(&mut registry.queues, client, name))
+        };
         let needs_message = queue.waiters().join(number, waiter);
         if needs_message {
             queue.send(QueueMessage::Joined);
@@ -169,11 +184,22 @@ impl LocalQueues {
 
     pub(crate) fn offered(
         &self,
+        client: ClientId,
         name: &LockName,
         offered_to: LeaseId,
         grant: Option<OfferedGrant>,
     ) {
-        self.send(name, QueueMessage::Offered(offered_to, grant));
+        let registry = self.registry();
+        let message = QueueMessage::Offered(offered_to.clone(), grant);
+        if registry.fair.may_have(name, &offered_to, client)
+            && registry.fair.tell(name, &offered_to, message.clone())
+        {
+            // The others learn only that the lock is another's.
+            registry.tell_plain(name, QueueMessage::Offered(offered_to, None));
+            return;
+        }
+        registry.fair.tell_first(name, || message.clone());
+        registry.tell_plain(name, message.clone());
     }
 
     /// A release of this lock has started. Remembered for the timings of the next holder.
@@ -193,7 +219,11 @@ impl LocalQueues {
 
     /// The lock is reserved for the next waiter for this long only.
     pub(crate) fn short_offer(&self, name: &LockName, lasts: Duration) {
-        self.send(name, QueueMessage::ShortOffer(lasts));
+        let registry = self.registry();
+        registry
+            .fair
+            .tell_first(name, || QueueMessage::ShortOffer(lasts));
+        registry.tell_plain(name, QueueMessage::ShortOffer(lasts));
     }
 
     pub(crate) fn opened(&self, name: &LockName, next: Option<LeaseId>) {
@@ -214,7 +244,8 @@ impl LocalQueues {
             let name = name.clone();
             Some(QueuedWaiter { name, id })
         };
-        registry.queues.iter().filter_map(place).collect()
+        let queues = registry.queues.iter().chain(registry.fair.all());
+        queues.filter_map(place).collect()
     }
 
     /// A queue has joined the store's queue and needs heartbeats from now on.
@@ -229,30 +260,39 @@ impl LocalQueues {
 
     /// The store no longer has this place in its queue, although the task relies on it.
     pub(super) fn lost_store_place(&self, place: QueuedWaiter) {
-        self.send(&place.name, QueueMessage::LostStorePlace(place.id));
+        let registry = self.registry();
+        let message = QueueMessage::LostStorePlace(place.id.clone());
+        if !registry.fair.tell(&place.name, &place.id, message.clone()) {
+            registry.tell_plain(&place.name, message);
+        }
     }
 
     pub(crate) fn retry(&self, name: &LockName) {
-        self.send(name, QueueMessage::Retry);
+        let registry = self.registry();
+        registry.fair.tell_all(name, || QueueMessage::Retry);
+        registry.tell_plain(name, QueueMessage::Retry);
     }
 
     pub(crate) fn retry_all(&self) {
-        for queue in self.registry().queues.values() {
+        for queue in self.registry().all() {
             queue.send(QueueMessage::Retry);
         }
     }
 
     pub(crate) fn close_all(&self) {
-        for queue in self.registry().queues.values() {
+        for queue in self.registry().all() {
             queue.send(QueueMessage::Close);
         }
     }
 
     /// How many callers wait, by name.
-    pub(crate) fn lengths(&self) -> Vec<(LockName, usize)> {
-        let length =
-            |(name, queue): (&LockName, &Arc<LocalQueue>)| (name.clone(), queue.waiters().len());
-        self.registry().queues.iter().map(length).collect()
+    pub(crate) fn lengths(&self) -> HashMap<LockName, usize> {
+        let registry = self.registry();
+        let mut lengths = HashMap::new();
+        for (name, queue) in registry.queues.iter().chain(registry.fair.all()) {
+            *lengths.entry(name.clone()).or_default() += queue.waiters().len();
+        }
+        lengths
     }
 
     /// Whether a lost message would delay a caller: one near the head of a queue, or one that does
@@ -262,12 +302,17 @@ impl LocalQueues {
             let waiters = queue.waiters();
             waiters.len() > 0 && !waiters.is_far_behind()
         };
-        self.registry().queues.values().any(attends)
+        self.registry().all().any(attends)
     }
 
-    /// Removes a queue, unless a caller has joined meanwhile.
-    pub(super) fn close(&self, name: &LockName) -> bool {
-        let queues = &mut self.registry().queues;
+    /// Removes a queue, unless a caller has joined meanwhile. With a number it is the queue of this caller
+    /// alone.
+    pub(super) fn close(&self, name: &LockName, number: Option<u64>) -> bool {
+        let registry = &mut self.registry();
+        if let Some(number) = number {
+            return registry.fair.close(name, number);
+        }
+        let queues = &mut registry.queues;
         let empty = queues
             .get(name)
             .is_none_or(|queue| queue.waiters().len() == 0);
@@ -286,13 +331,9 @@ impl LocalQueues {
             // Its task panicked, which must not block the name forever.
             queues.remove(name);
         }
-        queues.entry(name.clone()).or_insert_with(|| {
-            let (inbox, messages) = mpsc::unbounded_channel();
-            let queue = LocalQueue::new(inbox);
-            let line = QueueTask::new(Arc::clone(core), name.clone(), Arc::clone(&queue), messages);
-            engine.spawn(line.run());
-            queue
-        })
+        queues
+            .entry(name.clone())
+            .or_insert_with(|| start_queue((core, engine), name, None))
     }
 
     fn send(&self, name: &LockName, message: QueueMessage) {
@@ -304,4 +345,39 @@ impl LocalQueues {
     fn registry(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Registry {
+    /// Whether a caller waits for the name.
+    fn is_waited_for(&self, name: &LockName) -> bool {
+        let queue = self.queues.get(name);
+        let waits = queue.is_some_and(|queue| queue.waiters().len() > 0);
+        waits || self.fair.has_before(name, None)
+    }
+
+    /// Sends a message to the callers that share one place.
+    fn tell_plain(&self, name: &LockName, message: QueueMessage) {
+        if let Some(queue) = self.queues.get(name) {
+            queue.send(message);
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<LocalQueue>> {
+        let fair = self.fair.all().map(|(_, queue)| queue);
+        self.queues.values().chain(fair)
+    }
+}
+
+/// Starts a queue and the task that serves it; with a number, it is for this caller alone.
+fn start_queue(
+    (core, engine): (&Arc<Core>, &Engine),
+    name: &LockName,
+    number: Option<u64>,
+) -> Arc<LocalQueue> {
+    let (inbox, messages) = mpsc::unbounded_channel();
+    let queue = LocalQueue::new(inbox);
+    let core = Arc::clone(core);
+    let line = QueueTask::new(core, name.clone(), (Arc::clone(&queue), messages), number);
+    engine.spawn(line.run());
+    queue
 }

@@ -57,6 +57,8 @@ pub(super) struct QueueTask {
     pub(super) closed: bool,
     /// For which waiter a keeper was asked to let the lock go, and how long it may take.
     pub(super) asked: Option<(Option<u64>, Moment)>,
+    /// The number of the only caller of this queue, if it has a place of its own.
+    alone: Option<u64>,
 }
 
 /// What the task needs to know about the first waiter.
@@ -97,8 +99,8 @@ impl QueueTask {
     pub(super) fn new(
         core: Arc<Core>,
         name: LockName,
-        queue: Arc<LocalQueue>,
-        inbox: mpsc::UnboundedReceiver<QueueMessage>,
+        (queue, inbox): (Arc<LocalQueue>, mpsc::UnboundedReceiver<QueueMessage>),
+        alone: Option<u64>,
     ) -> Self {
         Self {
             core,
@@ -114,6 +116,7 @@ impl QueueTask {
             unreachable: None,
             closed: false,
             asked: None,
+            alone,
         }
     }
 
@@ -125,7 +128,7 @@ impl QueueTask {
             }
             if let Some(first) = self.first() {
                 self.serve(first).await;
-            } else if !self.linger().await && self.core.queues.close(&self.name) {
+            } else if !self.linger().await && self.core.queues.close(&self.name, self.alone) {
                 break;
             }
         }
@@ -137,7 +140,7 @@ impl QueueTask {
 
     /// Stays for a while if that saves the next waiter a subscription.
     async fn linger(&mut self) -> bool {
-        if self.subscription != Subscription::Subscribed || self.closed {
+        if self.subscription != Subscription::Subscribed || self.closed || self.alone.is_some() {
             return false;
         }
         let until = self.now() + LINGER;

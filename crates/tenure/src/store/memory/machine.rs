@@ -11,8 +11,8 @@ use crate::mode::Mode;
 use crate::name::LockName;
 use crate::store::memory::permits::Permits;
 use crate::store::{
-    Attempt, FENCE_KEPT, LeaseSpec, LockState, PermitRequest, Proclamation, READERS_SHOWN, Readers,
-    Record, RecordChange, RecordWritten, ReleaseReply, Slots, offer_duration,
+    Attempt, FENCE_KEPT, LeaseSpec, LockState, Proclamation, READERS_SHOWN, Readers, Record,
+    RecordChange, RecordWritten, ReleaseReply, Slots, Wish, offer_duration,
 };
 
 /// After this many calls the machine drops expired entries, so that it does not grow forever.
@@ -23,9 +23,9 @@ pub(crate) struct Machine {
     locks: HashMap<LockName, Entry>,
     /// Locks that readers share. A lock is in one of the two at most.
     phases: HashMap<LockName, Phase>,
-    semaphores: HashMap<LockName, Permits>,
+    pub(super) semaphores: HashMap<LockName, Permits>,
     fences: HashMap<LockName, Expiring<u64>>,
-    queues: HashMap<LockName, VecDeque<LeaseId>>,
+    pub(super) queues: HashMap<LockName, VecDeque<LeaseId>>,
     watched: HashSet<LockName>,
     /// The clients that want to know, once, when the holder of a lock or its value changes.
     observers: HashMap<LockName, HashSet<ClientId>>,
@@ -34,16 +34,16 @@ pub(crate) struct Machine {
 }
 
 #[derive(Debug)]
-struct Entry {
-    id: LeaseId,
+pub(super) struct Entry {
+    pub(super) id: LeaseId,
     end_us: u64,
     meta: Arc<BTreeMap<String, String>>,
 }
 
 /// Readers that share a lock, all with the same fence.
 #[derive(Debug)]
-struct Phase {
-    fence: Fence,
+pub(super) struct Phase {
+    pub(super) fence: Fence,
     /// When the lease of each reader ends.
     readers: BTreeMap<LeaseId, u64>,
 }
@@ -138,10 +138,39 @@ impl Machine {
     ) -> MachineReply {
         self.count_call(now_us);
         match attempt.held.mode {
+            Mode::Exclusive if attempt.wish == Wish::InOrder => {
+                self.acquire_in_order(now_us, attempt, effects)
+            }
             Mode::Exclusive => self.acquire_alone(now_us, attempt, effects),
             Mode::Shared => self.share(now_us, attempt, effects),
             Mode::Permit => self.permit(now_us, attempt, effects),
         }
+    }
+
+    /// Acquires the lock, unless it is free and somebody waits ahead: that one is next.
+    fn acquire_in_order(
+        &mut self,
+        now_us: u64,
+        attempt: &Attempt,
+        effects: &mut Vec<Effect>,
+    ) -> MachineReply {
+        let LeaseSpec { name, id, .. } = &attempt.held;
+        let is_free = self.live(name, now_us).is_none()
+            && self.phase(name, now_us).is_none()
+            && !self.semaphores.contains_key(name);
+        let first = self.queues.get(name).and_then(VecDeque::front);
+        if !is_free || first.is_none_or(|first| first == id) {
+            let reply = self.acquire_alone(now_us, attempt, effects);
+            if matches!(reply, MachineReply::Granted(_)) {
+                self.leave_queue(name, id);
+            }
+            return reply;
+        }
+        if attempt.queue {
+            self.join_queue(name, id);
+        }
+        self.offer_to_next(now_us, name, effects);
+        self.busy(name, now_us)
     }
 
     fn acquire_alone(
@@ -248,122 +277,6 @@ impl Machine {
         MachineReply::Granted(fence)
     }
 
-    /// Gets permits of a semaphore, if enough are free and nobody is ahead.
-    fn permit(
-        &mut self,
-        now_us: u64,
-        attempt: &Attempt,
-        effects: &mut Vec<Effect>,
-    ) -> MachineReply {
-        let LeaseSpec { name, id, ttl, .. } = &attempt.held;
-        let Some(wish) = attempt.permits else {
-            return MachineReply::OtherLimit(0);
-        };
-        let holder = self.live(name, now_us).map(|entry| entry.id.clone());
-        let phase = self
-            .phase(name, now_us)
-            .map(|phase| LeaseId::of_phase(phase.fence));
-        if let Some(holder) = holder.or(phase) {
-            return MachineReply::Lock(holder);
-        }
-        let new = || Permits::new(wish.limit);
-        let permits = self.semaphores.entry(name.clone()).or_insert_with(new);
-        if permits.limit != wish.limit {
-            return MachineReply::OtherLimit(permits.limit);
-        }
-        permits.drop_ended(now_us);
-        let end_us = now_us + micros(*ttl);
-        permits.keep(end_us);
-        let waits = self.admit(now_us, name, effects);
-        let Some(permits) = self.semaphores.get_mut(name) else {
-            return MachineReply::OtherLimit(0);
-        };
-        let is_next = wish.overtakes || waits.first().is_none_or(|first| first == id);
-        let fits = is_next && wish.count <= permits.free();
-        let held = permits.extend(id, end_us);
-        let Some(slots) = held.or_else(|| fits.then(|| permits.take(id, wish.count, end_us)))
-        else {
-            if attempt.queue {
-                permits.wanted.insert(id.clone(), wish);
-                self.join_queue(name, id);
-            }
-            return self
-                .busy_semaphore(name, now_us)
-                .unwrap_or(MachineReply::OtherLimit(0));
-        };
-        self.leave_queue(name, id);
-        let fence = self.mint(name, now_us, 1);
-        MachineReply::Permitted { fence, slots }
-    }
-
-    /// Gives free slots to waiters, in order. They have them for as long as an offer lasts. Returns those
-    /// that still wait.
-    fn admit(&mut self, now_us: u64, name: &LockName, effects: &mut Vec<Effect>) -> Vec<LeaseId> {
-        let queue = self.queues.get(name).into_iter().flatten();
-        let waiters = queue.filter(|id| id.mode() == Mode::Permit);
-        let waiters: Vec<_> = waiters.cloned().collect();
-        let mut still = Vec::new();
-        for waiter in waiters {
-            let Some(permits) = self.semaphores.get_mut(name) else {
-                break;
-            };
-            let one = PermitRequest {
-                limit: permits.limit,
-                count: 1,
-                overtakes: false,
-            };
-            let wish = permits.wanted.get(&waiter).copied().unwrap_or(one);
-            if wish.count > permits.free() || !still.is_empty() && !wish.overtakes {
-                still.push(waiter);
-                continue;
-            }
-            let end_us = now_us + micros(offer_duration(&waiter));
-            permits.take(&waiter, wish.count, end_us);
-            self.leave_queue(name, &waiter);
-            effects.push(Effect::Offered {
-                name: name.clone(),
-                to: waiter,
-            });
-        }
-        still
-    }
-
-    /// Changes the limit of a semaphore.
-    ///
-    /// # Errors
-    ///
-    /// If the name is that of a lock, who holds it.
-    pub(crate) fn resize(
-        &mut self,
-        now_us: u64,
-        name: &LockName,
-        limit: u32,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), LeaseId> {
-        if let MachineReply::Busy { holder, .. } = self.busy(name, now_us)
-            && !holder.as_str().is_empty()
-        {
-            return Err(holder);
-        }
-        let permits = self.semaphores.entry(name.clone());
-        let permits = permits.or_insert_with(|| Permits::new(limit));
-        permits.limit = limit;
-        permits.keep(now_us);
-        permits.drop_ended(now_us);
-        self.admit(now_us, name, effects);
-        Ok(())
-    }
-
-    /// That a semaphore has this name, even if none of its permits is in use.
-    fn busy_semaphore(&mut self, name: &LockName, now_us: u64) -> Option<MachineReply> {
-        let permits = self.semaphores.get(name)?;
-        let first_us = permits.ends_us().map_or(now_us, |(first, _)| first);
-        Some(MachineReply::Busy {
-            holder: LeaseId::of_semaphore(permits.limit),
-            left_us: first_us.saturating_sub(now_us),
-        })
-    }
-
     /// Starts a phase with this reader, and with those at the head of the queue, which have an offer.
     fn begin_phase(
         &mut self,
@@ -438,17 +351,6 @@ impl Machine {
         let entry = self.held(lease, now_us)?;
         entry.end_us = now_us + micros(lease.ttl);
         Ok(())
-    }
-
-    fn renew_permit(&mut self, now_us: u64, lease: &LeaseSpec) -> Result<(), Absent> {
-        let taken_by = self.live(&lease.name, now_us).map(|entry| entry.id.clone());
-        let permits = self.semaphores.get_mut(&lease.name);
-        let extended = permits.and_then(|permits| {
-            permits.drop_ended(now_us);
-            permits.keep(now_us + micros(lease.ttl));
-            permits.extend(&lease.id, now_us + micros(lease.ttl))
-        });
-        extended.map(drop).ok_or(Absent { taken_by })
     }
 
     /// Continues the lease `from` under another id.
@@ -672,28 +574,6 @@ impl Machine {
         }
     }
 
-    /// Gives permits back, and gives them to the next waiters.
-    fn release_permit(
-        &mut self,
-        now_us: u64,
-        lease: &LeaseSpec,
-        effects: &mut Vec<Effect>,
-    ) -> ReleaseReply {
-        let name = &lease.name;
-        self.leave_queue(name, &lease.id);
-        let Some(permits) = self.semaphores.get_mut(name) else {
-            return ReleaseReply::NotHeld;
-        };
-        permits.drop_ended(now_us);
-        let was_held = permits.give_back(&lease.id);
-        self.admit(now_us, name, effects);
-        if was_held {
-            ReleaseReply::WasHeld { offered_to: None }
-        } else {
-            ReleaseReply::NotHeld
-        }
-    }
-
     /// Passes the lease to a waiter that has waited longer than `place`, or grants it again.
     pub(crate) fn turn(
         &mut self,
@@ -741,6 +621,12 @@ impl Machine {
             meta: entry.meta.as_ref().clone(),
             readers: Readers::default(),
         })
+    }
+
+    /// Forgets who holds a lock, as if that lease had ended.
+    #[cfg(test)]
+    pub(crate) fn vanish(&mut self, name: &LockName) {
+        self.locks.remove(name);
     }
 
     /// The waiters for a lock, in the order of its queue.
@@ -813,7 +699,7 @@ impl Machine {
     }
 
     /// Reserves some fences and returns the first.
-    fn mint(&mut self, name: &LockName, now_us: u64, count: u32) -> Fence {
+    pub(super) fn mint(&mut self, name: &LockName, now_us: u64, count: u32) -> Fence {
         let first = (self.last_fence(name, now_us).get() + 1).max(now_us);
         let last = first + u64::from(count) - 1;
         let counter = Expiring {
@@ -829,14 +715,14 @@ impl Machine {
         Fence::new(counter.map_or(0, |fence| fence.value))
     }
 
-    fn live(&mut self, name: &LockName, now_us: u64) -> Option<&mut Entry> {
+    pub(super) fn live(&mut self, name: &LockName, now_us: u64) -> Option<&mut Entry> {
         self.locks
             .get_mut(name)
             .filter(|entry| entry.end_us > now_us)
     }
 
     /// The phase of a lock that readers share, without those whose lease has ended.
-    fn phase(&mut self, name: &LockName, now_us: u64) -> Option<&mut Phase> {
+    pub(super) fn phase(&mut self, name: &LockName, now_us: u64) -> Option<&mut Phase> {
         let phase = self.phases.get_mut(name)?;
         phase.readers.retain(|_, end_us| *end_us > now_us);
         if phase.readers.is_empty() {
@@ -854,7 +740,7 @@ impl Machine {
     }
 
     /// That the lock is held, alone or by readers.
-    fn busy(&mut self, name: &LockName, now_us: u64) -> MachineReply {
+    pub(super) fn busy(&mut self, name: &LockName, now_us: u64) -> MachineReply {
         if let Some(shared) = self.busy_readers(name, now_us) {
             return shared;
         }
@@ -908,7 +794,7 @@ impl Machine {
         }
     }
 
-    fn join_queue(&mut self, name: &LockName, id: &LeaseId) {
+    pub(super) fn join_queue(&mut self, name: &LockName, id: &LeaseId) {
         let queue = self.queues.entry(name.clone()).or_default();
         if !queue.contains(id) {
             queue.push_back(id.clone());
@@ -933,7 +819,7 @@ impl Machine {
     }
 
     /// True if it was in the queue.
-    fn leave_queue(&mut self, name: &LockName, id: &LeaseId) -> bool {
+    pub(super) fn leave_queue(&mut self, name: &LockName, id: &LeaseId) -> bool {
         if let Some(permits) = self.semaphores.get_mut(name) {
             permits.wanted.remove(id);
         }
@@ -976,6 +862,7 @@ impl Phase {
             readers: Readers {
                 count: self.readers.len() as u64,
                 shown: shown.map(|(id, _)| id.clone()).collect(),
+                slots: BTreeMap::new(),
             },
         }
     }
@@ -988,6 +875,6 @@ fn admission(name: &LockName, reader: LeaseId) -> Effect {
     }
 }
 
-fn micros(duration: std::time::Duration) -> u64 {
+pub(super) fn micros(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX / 2)
 }

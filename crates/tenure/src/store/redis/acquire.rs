@@ -14,7 +14,7 @@ use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
-use crate::store::{AcquireReply, Attempt, CallerAcquire, Failure};
+use crate::store::{AcquireReply, Attempt, CallerAcquire, Failure, Wish};
 
 impl RedisStore {
     pub(super) async fn try_acquire(
@@ -83,6 +83,7 @@ impl RedisStore {
         let counter = self.transaction_counter(&connection, acquire.name());
         if let Some(counter) = counter
             && attempt.held.mode == Mode::Exclusive
+            && attempt.wish == Wish::Lock
         {
             let clock_us = connection.server_us(self.clock.now());
             let known = connection.transaction_candidates();

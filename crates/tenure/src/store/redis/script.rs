@@ -62,6 +62,9 @@ pub(super) struct LockScripts {
     /// does not have them.
     pub(super) shared: LeaseScripts,
     pub(super) permits: PermitScripts,
+    /// Instead of the script of an exclusive lease, for those who are served strictly in order. Native in
+    /// every layout.
+    pub(super) fair_acquire: Script,
     pub(super) turn: Script,
     pub(super) look: Script,
     pub(super) proclaim: Script,
@@ -121,6 +124,7 @@ impl LockScripts {
                 renew: self.permits.renew.clone(),
                 resize: sharded(&self.permits.resize),
             },
+            fair_acquire: sharded(&self.fair_acquire),
             turn: sharded(&self.turn),
             look: self.look.clone(),
             proclaim: self.proclaim.clone(),
@@ -160,6 +164,7 @@ macro_rules! lock_scripts {
                 renew: script!("native/permit_renew.lua"),
                 resize: script!("native/resize.lua"),
             },
+            fair_acquire: script!("native/fair_acquire.lua"),
             turn: script!($folder, "/turn.lua"),
             look: script!($folder, "/look.lua"),
             proclaim: script_of_layout!($folder, "proclaim.lua"),
@@ -230,7 +235,7 @@ impl RedlockScripts {
 }
 
 /// All scripts that a client may send, with their files.
-pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 25] {
+pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 26] {
     let LockScripts {
         exclusive,
         shared,
@@ -250,6 +255,7 @@ pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 25] {
         ("permit_release.lua", &permits.release),
         ("permit_renew.lua", &permits.renew),
         ("resize.lua", &permits.resize),
+        ("fair_acquire.lua", &scripts.fair_acquire),
         ("turn.lua", &scripts.turn),
         ("look.lua", &scripts.look),
         ("proclaim.lua", &scripts.proclaim),
@@ -345,6 +351,7 @@ mod tests {
                 let speaks = [
                     "release.lua",
                     "turn.lua",
+                    "fair_acquire.lua",
                     "shared_acquire.lua",
                     "shared_release.lua",
                     "permit_acquire.lua",

@@ -9,7 +9,7 @@ use super::fence_counter::FenceCounter;
 use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{AcquireReply, Attempt};
+use crate::store::{AcquireReply, Attempt, Wish};
 
 /// Longer leases use the script: if the reply is lost, the attempt must be cancelled for as long as
 /// its lease could last.
@@ -44,6 +44,7 @@ impl TransactionCandidates {
         let plain = attempt.fences == 1 && !attempt.queue && !attempt.held.has_meta;
         plain
             && attempt.held.mode == Mode::Exclusive
+            && attempt.wish == Wish::Lock
             && attempt.held.ttl <= TTL_LONGEST
             && self.is_kept(counter, &attempt.held.name, now)
             && !self.refused.load(Ordering::Relaxed)

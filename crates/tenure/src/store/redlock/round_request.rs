@@ -9,6 +9,8 @@ use std::task::{Context, Poll, Waker};
 
 use super::node::lock;
 use super::vote_count::{Verdict, VoteCount};
+#[cfg(test)]
+use crate::store::Wish;
 use crate::store::redis::{Ballot, Vote, VoteRequest};
 use crate::store::{Attempt, Failure, LeaseSpec};
 
@@ -181,7 +183,7 @@ mod tests {
             meta: Arc::default(),
             fences: 1,
             queue: false,
-            permits: None,
+            wish: Wish::Lock,
         };
         let ballot = Ballot {
             first: 1,

@@ -14,7 +14,7 @@ use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::redis::PlaceAfter;
-use crate::store::{AcquireReply, Attempt, Failure, LeaseSpec, TurnReply};
+use crate::store::{AcquireReply, Attempt, Failure, LeaseSpec, TurnReply, Wish};
 
 /// How long a process that has had its turn leaves the lock to other waiters.
 const HEAD_START: Duration = Duration::from_millis(10);
@@ -54,7 +54,7 @@ async fn continue_lease(
         meta: Arc::default(),
         fences,
         queue: false,
-        permits: None,
+        wish: Wish::Lock,
     };
     match acquire::acquire_again(shared, &attempt, limit).await {
         Ok(AcquireReply::Granted { fence, sent_at, .. }) => {

@@ -48,14 +48,27 @@ impl Access {
         (self.longest_ttl < LONG_TTL).then_some(self.longest_ttl)
     }
 
+    /// Whether there are semaphores and fair locks.
+    pub fn counts_and_orders(&self) -> bool {
+        matches!(&self.urls[..], [url] if !url.contains("layout=redisson"))
+    }
+
     pub async fn connect(&self, manner: Option<&Manner>) -> tenure::Result<Locks> {
-        if let [url] = &self.urls[..] {
-            let tenure = with_manner!(self.builder(url), manner).connect().await?;
+        if let Some(tenure) = self.connect_to_one(manner).await? {
             return Ok(tenure.as_locks().clone());
         }
         let builder = Redlock::builder(&self.urls).longest_ttl(self.longest_ttl);
         let redlock = with_manner!(builder, manner).connect().await?;
         Ok(redlock.as_locks().clone())
+    }
+
+    /// The client of one deployment; `None` for a Redlock.
+    pub async fn connect_to_one(&self, manner: Option<&Manner>) -> tenure::Result<Option<Tenure>> {
+        let [url] = &self.urls[..] else {
+            return Ok(None);
+        };
+        let builder = with_manner!(self.builder(url), manner);
+        builder.connect().await.map(Some)
     }
 
     fn builder(&self, url: &str) -> Builder {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use rand::RngExt;
 use rand::rngs::StdRng;
-use tenure::{ErrorKind, Guard, Lock, Locks, Owner};
+use tenure::{ErrorKind, Guard, Lock, Locks, Owner, Tenure, Unordered};
 use tenure_testkit::history::{Outcome, now_ns};
 
+use super::permits::PermitWorker;
 use super::tally::Kind;
 use super::track::{Track, complain_if_wrong, outcome, settle};
 use super::{
@@ -20,6 +21,8 @@ const HOT_TASKS: usize = 2;
 /// So many that there is mostly one to hand the lock on to.
 const BRISK_TASKS: usize = 4;
 const COLD_TASKS: usize = 7;
+const FAIR_TASKS: usize = 2;
+const PERMIT_TASKS: usize = 2;
 const AFTER_FAILURE: Duration = Duration::from_millis(3);
 /// How often a holder looks at what it believes.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -32,20 +35,36 @@ pub fn run(context: &Arc<Context>) {
         .enable_all()
         .build()
         .unwrap();
+    // Permits and order are a `Tenure`'s only.
+    let with_manner = Some(&context.manner);
     let connected = connect(context, || {
-        runtime.block_on(context.access.connect(Some(&context.manner)))
+        runtime.block_on(async {
+            if let Some(tenure) = context.access.connect_to_one(with_manner).await? {
+                return Ok((tenure.as_locks().clone(), Some(tenure)));
+            }
+            Ok((context.access.connect(with_manner).await?, None))
+        })
     });
-    let Some(locks) = connected else { return };
+    let Some((locks, tenure)) = connected else {
+        return;
+    };
+    let tenure = tenure.filter(|_| context.access.counts_and_orders());
     println!("id {}", locks.id());
     let tasks: Vec<_> = (0..)
-        .zip(eagers(context.role))
+        .zip(eagers(context.role, tenure.is_some()))
         .map(|(number, eager)| {
+            let rng = context.seed.part(number).rng();
+            if let (Eager::Permits, Some(tenure)) = (eager, &tenure) {
+                let worker = PermitWorker::new(context, number, tenure, rng);
+                return runtime.spawn(worker.run());
+            }
             let worker = Worker {
                 context: Arc::clone(context),
                 task: number,
                 owner: locks.owner(),
                 locks: locks.clone(),
-                rng: context.seed.part(number).rng(),
+                tenure: tenure.clone(),
+                rng,
             };
             runtime.spawn(worker.run(eager))
         })
@@ -76,7 +95,7 @@ pub fn run(context: &Arc<Context>) {
 }
 
 /// What the tasks of a process want.
-fn eagers(role: Role) -> Vec<Eager> {
+fn eagers(role: Role, counts_and_orders: bool) -> Vec<Eager> {
     if role == Role::Crowd {
         return vec![Eager::Crowd; CROWD_TASKS];
     }
@@ -84,6 +103,11 @@ fn eagers(role: Role) -> Vec<Eager> {
         (Eager::Hot, HOT_TASKS),
         (Eager::Brisk, BRISK_TASKS),
         (Eager::No, COLD_TASKS),
+        (Eager::Fair, if counts_and_orders { FAIR_TASKS } else { 0 }),
+        (
+            Eager::Permits,
+            if counts_and_orders { PERMIT_TASKS } else { 0 },
+        ),
     ];
     let of_each = of_each.into_iter();
     of_each
@@ -108,7 +132,8 @@ struct Worker {
     context: Arc<Context>,
     task: u64,
     locks: Locks,
-    owner: Owner,
+    tenure: Option<Tenure>,
+    owner: Owner<Unordered>,
     rng: StdRng,
 }
 
@@ -122,31 +147,41 @@ impl Worker {
             let handed_off = self.locks.stats().handed_off;
             self.context.tally.note_handed_off(handed_off);
             let wish = Wish::for_one(eager, &self.context, &mut self.rng);
+            if let (true, Some(tenure)) = (wish.fair, &self.tenure) {
+                let lock = tenure.lock(&wish.lock).fair();
+                self.take_turn(lock, wish).await;
+                continue;
+            }
             // A lock of the owner would wait for an earlier hold of this task to be released.
             let lock = if wish.nested > 0 {
                 self.owner.lock(&wish.lock)
             } else {
                 self.locks.lock(&wish.lock)
             };
-            let lock = if wish.fixed {
-                lock.ttl(wish.ttl).no_renewal()
-            } else {
-                lock.ttl(wish.ttl)
-            };
-            let lock = if wish.replicas > 0 {
-                lock.replicas(wish.replicas)
-            } else {
-                lock
-            };
-            match self.acquire(&lock, &wish).await {
-                Some((guard, track)) => self.hold(&lock, &wish, guard, track).await,
-                // A server that refuses at once shall not be asked in a tight loop.
-                None => tokio::time::sleep(AFTER_FAILURE).await,
-            }
+            self.take_turn(lock, wish).await;
         }
     }
 
-    async fn acquire(&self, lock: &Lock, wish: &Wish) -> Option<(Guard, Track)> {
+    /// Acquires the lock once, and holds it for a while.
+    async fn take_turn<D: Clone>(&mut self, lock: Lock<D>, wish: Wish) {
+        let lock = if wish.fixed {
+            lock.ttl(wish.ttl).no_renewal()
+        } else {
+            lock.ttl(wish.ttl)
+        };
+        let lock = if wish.replicas > 0 {
+            lock.replicas(wish.replicas)
+        } else {
+            lock
+        };
+        match self.acquire(&lock, &wish).await {
+            Some((guard, track)) => self.hold(&lock, &wish, guard, track).await,
+            // A server that refuses at once shall not be asked in a tight loop.
+            None => tokio::time::sleep(AFTER_FAILURE).await,
+        }
+    }
+
+    async fn acquire<D: Clone>(&self, lock: &Lock<D>, wish: &Wish) -> Option<(Guard, Track)> {
         let context = &self.context;
         let call = context.recorder.acquire(self.task, &wish.lock);
         let finish = context.finish.cancelled();
@@ -183,7 +218,7 @@ impl Worker {
         settle(context, self.task, call, result)
     }
 
-    async fn hold(&mut self, lock: &Lock, wish: &Wish, guard: Guard, mut track: Track) {
+    async fn hold<D>(&mut self, lock: &Lock<D>, wish: &Wish, guard: Guard, mut track: Track) {
         if wish.changes_register {
             self.change_register(&guard, &mut track).await;
         }

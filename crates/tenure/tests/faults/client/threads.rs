@@ -95,7 +95,7 @@ impl Worker {
         }
     }
 
-    fn acquire(&self, lock: &Lock, wish: &Wish) -> Option<(Guard, Track)> {
+    fn acquire(&self, lock: &Lock<tenure::Unordered>, wish: &Wish) -> Option<(Guard, Track)> {
         let context = &self.context;
         let call = context.recorder.acquire(self.task, &wish.lock);
         let result = match wish.way {
@@ -120,7 +120,7 @@ impl Worker {
         settle(context, self.task, call, result)
     }
 
-    fn hold(&self, lock: &Lock, wish: &Wish, guard: Guard, mut track: Track) {
+    fn hold(&self, lock: &Lock<tenure::Unordered>, wish: &Wish, guard: Guard, mut track: Track) {
         // The register is left to processes that can watch their guard meanwhile.
         let mut chain = vec![guard];
         for _ in 0..wish.nested {

@@ -63,16 +63,18 @@ macro_rules! any_guard {
         }
     };
 }
+any_guard!(tenure::Permit);
 any_guard!(tenure::Guard);
 any_guard!(tenure::blocking::Guard);
 
 impl Track {
-    /// Writes down a grant.
-    pub fn begin(
+    /// Writes down a grant under this name.
+    pub fn begin_as(
         context: &Arc<Context>,
         task: u64,
         call: Pending<'_>,
         guard: &impl AnyGuard,
+        lock: String,
     ) -> Self {
         let until_ns = until_ns(|| guard.remaining());
         let fence = guard.fence().get();
@@ -80,7 +82,7 @@ impl Track {
         let mut track = Self {
             context: Arc::clone(context),
             task,
-            lock: guard.name().as_str().to_owned(),
+            lock,
             hold,
             fence,
             first_until_ns: until_ns,
@@ -214,7 +216,7 @@ pub fn outcome(released: &tenure::Result<Released>) -> Outcome {
     }
 }
 
-/// Writes down what an acquisition came to.
+/// Writes down what an acquisition of this lock came to.
 pub fn settle<G: AnyGuard>(
     context: &Arc<Context>,
     task: u64,
@@ -223,7 +225,8 @@ pub fn settle<G: AnyGuard>(
 ) -> Option<(G, Track)> {
     match result {
         Ok(Some(guard)) => {
-            let track = Track::begin(context, task, call, &guard);
+            let lock = guard.name().as_str().to_owned();
+            let track = Track::begin_as(context, task, call, &guard, lock);
             return Some((guard, track));
         }
         Ok(None) => call.end(Outcome::Busy),

@@ -1,6 +1,6 @@
 //! Taking and giving back.
 
-use tenure::{ErrorKind, Released};
+use tenure::{ErrorKind, Released, Unordered};
 
 use super::contract;
 use crate::stage::{Stage, ms, soon};
@@ -133,7 +133,7 @@ async fn holder_looks_without_taking(stage: Stage) {
 
 async fn bad_settings_are_refused_before_anything_is_sent(stage: Stage) {
     let a = stage.client().await;
-    let refused = async |lock: tenure::Lock, kind: ErrorKind| {
+    let refused = async |lock: tenure::Lock<Unordered>, kind: ErrorKind| {
         assert_eq!(lock.acquire().await.unwrap_err().kind(), kind);
         assert_eq!(lock.try_acquire().await.unwrap_err().kind(), kind);
     };

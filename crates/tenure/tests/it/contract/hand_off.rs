@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tenure::{Fence, Guard, LeaseId, Lock, Locks, LostReason, Released};
+use tenure::{Fence, Guard, LeaseId, Lock, Locks, LostReason, Released, Unordered};
 use tenure_testkit::{RedisServer, eventually};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -68,7 +68,7 @@ impl Turn {
 }
 
 /// Waits for the lock, at once in line.
-fn waiting(lock: Lock) -> JoinHandle<Guard> {
+fn waiting(lock: Lock<Unordered>) -> JoinHandle<Guard> {
     tokio::spawn(begun(async move { lock.acquire().await.unwrap() }))
 }
 
@@ -207,7 +207,7 @@ async fn fences_grow_over_chains_and_processes(stage: Stage) {
 
 /// Two wishes one after the other, and whether the second is met by what the first leaves.
 async fn only_the_same_wish_is_handed_on(stage: Stage) {
-    type Wish = fn(Lock) -> Lock;
+    type Wish = fn(Lock<Unordered>) -> Lock<Unordered>;
     let cases: [(&str, Wish, Wish, bool); 12] = [
         ("the same", |it| it, |it| it, true),
         (
@@ -326,7 +326,7 @@ async fn overtaken_by(stage: &Stage, a: &Locks, hold: Duration) -> usize {
     let before = a.lock("n").acquire().await.unwrap();
     let first = waiting(a.lock("n"));
     let turns = Arc::new(Mutex::new(Vec::new()));
-    let take_turn = |lock: Lock, who: char| {
+    let take_turn = |lock: Lock<Unordered>, who: char| {
         let turns = Arc::clone(&turns);
         tokio::spawn(begun(async move {
             let guard = lock.acquire().await.unwrap();
@@ -350,7 +350,7 @@ async fn overtaken_by(stage: &Stage, a: &Locks, hold: Duration) -> usize {
 }
 
 /// Two holders of one lease: the second was handed it by the first, who held it for so long.
-async fn handed(a: &Locks, held: Duration, lock: impl Fn() -> Lock) -> Guard {
+async fn handed(a: &Locks, held: Duration, lock: impl Fn() -> Lock<Unordered>) -> Guard {
     let before = lock().acquire().await.unwrap();
     let (first, second) = (waiting(lock()), waiting(lock()));
     before.release().await.unwrap();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tenure::{Fence, Guard, Lock, Locks, Released};
+use tenure::{Fence, Guard, Lock, Locks, Released, Unordered};
 use tokio::sync::Mutex;
 
 use super::contract;
@@ -42,12 +42,12 @@ const KEEP: Duration = ms(12_000);
 /// Half as long as that: what happens within it did not wait for the keep time.
 const AT_ONCE: Duration = ms(6_000);
 
-fn keeping(locks: &Locks) -> Lock {
+fn keeping(locks: &Locks) -> Lock<Unordered> {
     locks.lock("n").keep(KEEP)
 }
 
 /// Acquires and releases the lock until it is kept: the client must first hear who wants it.
-async fn make_kept(locks: &Locks, lock: &Lock) {
+async fn make_kept(locks: &Locks, lock: &Lock<Unordered>) {
     let before = locks.stats().kept;
     let is_kept = soon(async || {
         pair(lock).await;
@@ -56,7 +56,7 @@ async fn make_kept(locks: &Locks, lock: &Lock) {
     assert!(is_kept.await, "the lock is never kept");
 }
 
-async fn pair(lock: &Lock) -> Fence {
+async fn pair(lock: &Lock<Unordered>) -> Fence {
     let guard = lock.acquire().await.unwrap();
     let fence = guard.fence();
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
@@ -64,14 +64,14 @@ async fn pair(lock: &Lock) -> Fence {
 }
 
 /// A client that keeps the lock `n`.
-async fn keeper(stage: &Stage) -> (Locks, Lock) {
+async fn keeper(stage: &Stage) -> (Locks, Lock<Unordered>) {
     let locks = stage.client().await;
     let lock = keeping(&locks);
     make_kept(&locks, &lock).await;
     (locks, lock)
 }
 
-async fn at_once(lock: Lock) -> Guard {
+async fn at_once(lock: Lock<Unordered>) -> Guard {
     lock.wait(AT_ONCE).acquire().await.unwrap()
 }
 

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod election;
+mod fair;
 mod fences;
 mod guards;
 mod hand_off;
@@ -105,10 +106,10 @@ const QUEUED: [&str; 31] = [
     "listings_tell_what_is_kept",
 ];
 
-/// The parts that are about shared leases and semaphores.
-const SHARED: [&str; 3] = ["shared", "mode_change", "semaphore"];
+/// The parts that are about shared leases, semaphores and fair locks.
+const SHARED: [&str; 4] = ["shared", "mode_change", "semaphore", "fair"];
 
-/// Whether the leases of a deployment cannot be shared, and it has no semaphores.
+/// Whether the leases of a deployment cannot be shared, and it has no semaphores and fair locks.
 fn without_shared(deployment: &str) -> bool {
     deployment.starts_with("redlock") || deployment == "redisson"
 }

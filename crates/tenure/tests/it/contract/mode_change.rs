@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::{ErrorKind, Guard, Lock, Locks, Mode, Released, Unchanged};
+use tenure::{ErrorKind, Guard, Lock, Locks, Mode, Released, Unchanged, Unordered};
 use tokio::task::JoinHandle;
 
 use super::contract;
@@ -27,16 +27,16 @@ contract! {
 
 const TTL: Duration = ms(6_000);
 
-fn reader(locks: &Locks) -> Lock {
+fn reader(locks: &Locks) -> Lock<Unordered> {
     locks.lock("n").ttl(TTL).shared()
 }
 
-fn writer(locks: &Locks) -> Lock {
+fn writer(locks: &Locks) -> Lock<Unordered> {
     locks.lock("n").ttl(TTL)
 }
 
 /// Starts to wait for a lock, and returns when the store has the waiter in its queue.
-async fn waiting(locks: &Locks, lock: Lock) -> JoinHandle<Guard> {
+async fn waiting(locks: &Locks, lock: Lock<Unordered>) -> JoinHandle<Guard> {
     let busy = locks.stats().busy;
     let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
     let is_queued = soon(async || locks.stats().busy >= busy + 2).await;

@@ -1,6 +1,6 @@
 //! Reentrancy, by owner and by thread.
 
-use tenure::{ErrorKind, Released};
+use tenure::{ErrorKind, Released, Unordered};
 
 use super::contract;
 use crate::stage::{Stage, ms, soon};
@@ -120,7 +120,7 @@ async fn an_owner_that_asks_twice_at_once_shares_one_lease(stage: Stage) {
 async fn a_lease_that_an_owner_waited_for_ends_with_its_guard(stage: Stage) {
     let client = stage.client().await;
     let (owner, other) = (client.owner(), client.owner());
-    let turns = async |lock: tenure::Lock| {
+    let turns = async |lock: tenure::Lock<Unordered>| {
         let mut fences = Vec::new();
         for _ in 0..40 {
             let guard = lock.acquire().await.unwrap();

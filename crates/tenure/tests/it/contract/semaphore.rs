@@ -347,6 +347,8 @@ async fn permits_are_listed(stage: Stage) {
     assert_eq!(holder.readers, 2);
     let leases: BTreeSet<_> = holder.reader_leases.iter().collect();
     assert!(leases.contains(permit.lease_id()) && leases.contains(other.lease_id()));
+    assert_eq!(*holder.slots[permit.lease_id()], [0, 1]);
+    assert_eq!(*holder.slots[other.lease_id()], [2]);
     permit.release().await.unwrap();
     other.release().await.unwrap();
     let holder = client.lock("n").holder().await.unwrap();

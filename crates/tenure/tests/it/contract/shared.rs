@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use tenure::{ErrorKind, Guard, Lock, Locks, LostReason, Mode, Released};
+use tenure::{ErrorKind, Guard, Lock, Locks, LostReason, Mode, Released, Unordered};
 use tokio::task::JoinHandle;
 
 use super::contract;
@@ -36,20 +36,20 @@ contract! {
 /// Longer than a waiter that hears nothing sleeps on its own.
 const AT_ONCE: Duration = ms(4_000);
 
-fn reader(locks: &Locks) -> Lock {
+fn reader(locks: &Locks) -> Lock<Unordered> {
     locks.lock("n").shared()
 }
 
-fn writer(locks: &Locks) -> Lock {
+fn writer(locks: &Locks) -> Lock<Unordered> {
     locks.lock("n")
 }
 
-async fn held(lock: Lock) -> Guard {
+async fn held(lock: Lock<Unordered>) -> Guard {
     lock.acquire().await.unwrap()
 }
 
 /// Starts to wait for a lock, and returns when the store has the waiter in its queue.
-async fn waiting(locks: &Locks, lock: Lock) -> JoinHandle<Guard> {
+async fn waiting(locks: &Locks, lock: Lock<Unordered>) -> JoinHandle<Guard> {
     let busy = locks.stats().busy;
     let waiter = tokio::spawn(held(lock));
     // Who is refused a second time has joined the queue in the same step.
@@ -58,7 +58,7 @@ async fn waiting(locks: &Locks, lock: Lock) -> JoinHandle<Guard> {
     waiter
 }
 
-async fn is_free_for(lock: Lock) -> bool {
+async fn is_free_for(lock: Lock<Unordered>) -> bool {
     match lock.try_acquire().await.unwrap() {
         Some(guard) => {
             guard.release().await.unwrap();

@@ -93,8 +93,8 @@ static SCRIPTS: LazyLock<HashMap<&'static [u8], Call>> = LazyLock::new(|| {
 });
 
 fn call_of_file(file: &str) -> Call {
-    let of_mode = |mode| file.strip_prefix(mode);
-    let plain = of_mode("shared_").or_else(|| of_mode("permit_"));
+    let modes = ["shared_", "permit_", "fair_"];
+    let plain = modes.into_iter().find_map(|mode| file.strip_prefix(mode));
     match plain.unwrap_or(file) {
         "acquire.lua" | "acquire_several.lua" => Call::Acquire,
         "release.lua" | "release_all.lua" => Call::Release,
@@ -128,7 +128,9 @@ mod tests {
             for (word, text) in [("EVALSHA", script.hash()), ("EVAL", script.code())] {
                 let call = call_of(cmd(word).arg(text).arg(1).arg("n"));
                 let file = file.replace("_all", "").replace("_several", "");
-                let file = file.replace("shared_", "").replace("permit_", "");
+                let file = ["shared_", "permit_", "fair_"]
+                    .iter()
+                    .fold(file, |file, mode| file.replace(mode, ""));
                 assert_eq!(format!("{call}.lua"), file, "{word}");
             }
         }

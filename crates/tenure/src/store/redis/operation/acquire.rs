@@ -7,7 +7,7 @@ use crate::mode::Mode;
 use crate::name::LockName;
 use crate::store::redis::script_call::ScriptCall;
 use crate::store::{
-    AcquireReply, Attempt, Busy, Failure, PermitRequest, Slots, a_lock, other_limit,
+    AcquireReply, Attempt, Busy, Failure, PermitRequest, Slots, Wish, a_lock, other_limit,
 };
 
 pub(in crate::store::redis) struct Acquire<'a>(pub(in crate::store::redis) &'a Attempt);
@@ -32,6 +32,31 @@ impl Acquire<'_> {
 }
 
 impl Acquire<'_> {
+    /// The script looks who is next, so it needs all keys.
+    fn call_in_order(&self, at: &ServerContext) -> ScriptCall<'static> {
+        let Attempt {
+            held, meta, queue, ..
+        } = self.0;
+        let name = &held.name;
+        let mut call = ScriptCall::new(&at.scripts().fair_acquire)
+            .key(name.as_str())
+            .keys(at.counter_keys(name))
+            .keys(name.queue_keys())
+            .arg(&held.id)
+            .arg(held.ttl.as_millis())
+            .arg(at.latest_us)
+            .arg(1)
+            .arg(if *queue { "queue" } else { "" })
+            .arg(&at.primary);
+        if held.has_meta {
+            call = call.key(name.neighbour("meta"));
+            for (field, value) in meta.iter() {
+                call = call.arg(field).arg(value);
+            }
+        }
+        call
+    }
+
     fn call_for_permits(&self, permits: PermitRequest, at: &ServerContext) -> ScriptCall<'static> {
         let Attempt { held, queue, .. } = self.0;
         let name = &held.name;
@@ -73,14 +98,16 @@ impl Operation for Acquire<'_> {
             meta,
             fences,
             queue,
-            permits,
+            wish,
         } = self.0;
         let name = &held.name;
         if held.mode == Mode::Shared {
             return self.call_to_share(at);
         }
-        if let Some(permits) = *permits {
-            return self.call_for_permits(permits, at);
+        match *wish {
+            Wish::Permits(permits) => return self.call_for_permits(permits, at),
+            Wish::InOrder => return self.call_in_order(at),
+            Wish::Lock => {}
         }
         let mut call = ScriptCall::new(&at.scripts().exclusive.acquire)
             .key(name.as_str())

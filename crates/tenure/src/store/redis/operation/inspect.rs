@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::description::{Operation, Rejection, ScriptReply, ServerContext};
-use super::reply::{fence, not_a_lock, number, pairs, time_left};
+use super::reply::{fence, not_a_lock, number, pairs, slots, time_left};
 use crate::lease::LeaseId;
 use crate::name::LockName;
 use crate::store::redis::script_call::ScriptCall;
@@ -27,6 +27,7 @@ impl Operation for Inspect<'_> {
             .key(at.layout.fence_key(self.0))
             .key(self.0.neighbour("readers"))
             .key(self.0.neighbour("permits"))
+            .key(self.0.neighbour("slots"))
             .arg(READERS_SHOWN)
     }
 
@@ -49,23 +50,25 @@ impl Operation for Inspect<'_> {
             remaining: time_left(part(2)),
             fence: id.phase().or(fence(part(3)).filter(|_| id.is_tenure())),
             meta,
-            readers: readers(part(5)),
+            readers: readers(part(5), part(6)),
             id,
         })))
     }
 }
 
-/// How many readers share a lock, then the ids of some.
-fn readers(reply: &Value) -> Readers {
+/// How many readers share a lock, then the ids of some; and the slots of each if they have permits.
+fn readers(reply: &Value, held_slots: &Value) -> Readers {
     let Some((count, shown)) = reply.as_array().and_then(<[_]>::split_first) else {
         return Readers::default();
     };
+    let id = |value: &Value| value.lossy().map(LeaseId::new);
+    let held_slots = held_slots.as_array().unwrap_or_default();
+    let with_slots = shown.iter().zip(held_slots);
     Readers {
         count: number(count).unwrap_or_default(),
-        shown: shown
-            .iter()
-            .filter_map(Value::lossy)
-            .map(LeaseId::new)
+        shown: shown.iter().filter_map(id).collect(),
+        slots: with_slots
+            .filter_map(|(lease, held)| Some((id(lease)?, slots(held)?)))
             .collect(),
     }
 }

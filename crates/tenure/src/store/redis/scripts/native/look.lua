@@ -2,14 +2,15 @@
 -- look.lua: read who holds a lock.
 --
 -- KEYS  1 lock   2 fence counter   3 metadata   4 fence stored by a Redlock node   5 readers
---       6 permits
+--       6 permits   7 slots
 -- ARGV  1 how many readers to show at most
 -- Reply {'free'}
 --       {'held', lease id, ms left, last fence or nil, {field, value, ...}}
 --       {'held', `tenure:shared:` and fence, ms left, last fence or nil, {}, {number of readers,
 --       lease id, ...}}   readers share the lock; shown are those whose leases end last
---       {'held', `tenure:semaphore:` and limit, ms left, nil, {}, {number of leases, lease id, ...}}
---                        permits of a semaphore are in use; shown are those whose leases end last
+--       {'held', `tenure:semaphore:` and limit, ms left, nil, {}, {number of leases, lease id, ...},
+--       {slots, ...}}   permits of a semaphore are in use; shown are those whose leases end last, and
+--                       the slots of each in the same order
 --       {'type', type}   the key is not a string
 
 --@include native/last_fence.lua
@@ -35,8 +36,10 @@ if string.sub(found, 1, 17) == 'tenure:semaphore:' then
     return {'free'} -- nobody has a permit
   end
   local last = redis.call('ZSCORE', KEYS[6], leases[1])
+  local slots = redis.pcall('HMGET', KEYS[7], unpack(leases))
   table.insert(leases, 1, redis.call('ZCOUNT', KEYS[6], live, '+inf'))
-  return {'held', found, math.ceil((last - now) / 1000), false, {}, leases}
+  local left_ms = math.ceil((last - now) / 1000)
+  return {'held', found, left_ms, false, {}, leases, slots.err and {} or slots}
 end
 if string.sub(found, 1, 14) == 'tenure:shared:' then
   local clock = redis.call('TIME')
