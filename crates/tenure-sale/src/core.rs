@@ -7,12 +7,14 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::consumer::commits::Commits;
+use crate::consumer::contradiction::Contradictions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::followers::Followers;
 use crate::gate::Gate;
 use crate::hub::Hub;
 use crate::item::Item;
 use crate::ledger::Ledger;
+use crate::lost::watch::Watched;
 use crate::rebuild::running::RunningRebuilds;
 use crate::relay::turns::Relays;
 use crate::stats::Counters;
@@ -30,7 +32,9 @@ pub(crate) struct Core {
     pub(crate) rebuilds: RunningRebuilds,
     pub(crate) relays: Relays,
     pub(crate) commits: Commits,
+    pub(crate) contradictions: Contradictions,
     pub(crate) followers: Followers,
+    pub(crate) watched: Watched,
     /// Wakes consumers of this process when an item is opened.
     pub(crate) opened: Notify,
     /// Cancelled when the last clone of the sale is dropped: ends the background tasks.
@@ -64,7 +68,9 @@ impl Core {
             rebuilds: RunningRebuilds::default(),
             relays: Relays::default(),
             commits: Commits::default(),
+            contradictions: Contradictions::default(),
             followers: Followers::default(),
+            watched: Watched::default(),
             opened: Notify::new(),
             gone: CancellationToken::new(),
         }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use crate::item::Terms;
-use crate::order::OrderId;
+use crate::order::{OrderId, Request};
 
 /// One entry of an item's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +35,39 @@ impl AcceptedTerms {
         Self {
             limit_per_buyer: terms.limit_per_buyer,
             pay_within: terms.pay_within,
+        }
+    }
+}
+
+/// An entry that the gate gave a number and that never reached the ledger.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lost {
+    pub(crate) number: u64,
+    /// Empty if nobody knows whose order it was.
+    pub(crate) buyer: String,
+    pub(crate) request: String,
+    pub(crate) units: u64,
+    /// It is known to be something else than an order.
+    pub(crate) is_no_order: bool,
+}
+
+impl Lost {
+    /// An accepted order.
+    pub(crate) fn of(order: &OrderId, request: &Request) -> Self {
+        Self {
+            number: order.number(),
+            buyer: request.buyer().to_owned(),
+            request: request.id().to_owned(),
+            units: request.wanted(),
+            is_no_order: false,
+        }
+    }
+
+    /// An entry of which nothing but its number is known.
+    pub(crate) fn unknown(number: u64) -> Self {
+        Self {
+            number,
+            ..Self::default()
         }
     }
 }

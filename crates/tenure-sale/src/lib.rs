@@ -56,6 +56,7 @@ pub mod gate;
 mod hub;
 mod item;
 pub mod ledger;
+mod lost;
 mod names;
 mod order;
 mod rebuild;

@@ -282,4 +282,6 @@ pub struct Order {
     pub accepted_at: SystemTime,
     /// When it must be paid for.
     pub pay_by: Option<SystemTime>,
+    /// Why it was rejected, buried or lost; `None` for other orders.
+    pub note: Option<String>,
 }

@@ -25,6 +25,7 @@ use crate::failpoint::{bug, failpoint};
 use crate::gate::Load;
 use crate::item::ItemState;
 use crate::ledger::What;
+use crate::lost;
 
 /// How long a rebuild that died blocks the next one. The lock is renewed while the process lives.
 const LOCK_TTL: Duration = Duration::from_secs(5);
@@ -163,6 +164,7 @@ async fn load_once(core: &Core, item: &str, guard: &Guard, strictly: bool) -> Re
     ledger.end_epoch(item, &gate.ended(item).await?).await?;
     let load = ledger.next_epoch(item, fence).await?;
     failpoint("rebuild.after_epoch");
+    lost::find_before_load(core, item).await;
     if !gate
         .begin_load(item, load.epoch, fence, load.spread)
         .await?

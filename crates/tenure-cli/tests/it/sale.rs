@@ -262,7 +262,7 @@ fn json_has_stable_fields() {
     );
     let order = shop.done("order show sku-7.1.0 --json");
     order.says(r#"{"order_id":"sku-7.1.0","item":"sku-7","buyer":"anna","request":"r","units":1,"state":"queued","accepted_at":"2"#);
-    order.says(r#"Z","pay_by":null}"#);
+    order.says(r#"Z","pay_by":null,"note":null}"#);
     shop.says(
         "stats --json",
         0,

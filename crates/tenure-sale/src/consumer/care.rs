@@ -15,6 +15,7 @@ use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gate::Standing;
 use crate::item::{Item, ItemState};
+use crate::lost;
 use crate::rebuild::{self, Need, background};
 use crate::relay;
 
@@ -59,9 +60,12 @@ impl Care {
     }
 }
 
-/// Keeps the gate of an item on sale in order.
-pub(super) async fn keep(core: Arc<Core>, item: Item) -> Result<()> {
+/// Keeps the gate of an item on sale in order, and finds the lost orders of epochs that have ended.
+pub(super) async fn keep(core: Arc<Core>, item: Item, counts: bool) -> Result<()> {
     let name = item.name.as_str();
+    if counts {
+        lost::find(&core, name).await?;
+    }
     let standing = core.gate.standing(name).await?;
     let Some(standing) = standing.filter(|standing| is_in_order(standing, &item)) else {
         background::join(&core, name).await;
@@ -77,7 +81,7 @@ pub(super) async fn keep(core: Arc<Core>, item: Item) -> Result<()> {
     if standing.change < item.change {
         relay::relay(&core, name).await?;
     }
-    Ok(())
+    lost::watch::look(&core, &item, &standing).await
 }
 
 /// A closed item needs a worker while its queue is not empty, and changes may still have to be
@@ -85,8 +89,12 @@ pub(super) async fn keep(core: Arc<Core>, item: Item) -> Result<()> {
 pub(super) async fn keep_closed(
     core: Arc<Core>,
     item: Item,
+    counts: bool,
     not_empty: UnboundedSender<Item>,
 ) -> Result<()> {
+    if counts {
+        lost::find(&core, &item.name).await?;
+    }
     let Some(standing) = core.gate.standing(&item.name).await? else {
         return Ok(());
     };
@@ -94,10 +102,13 @@ pub(super) async fn keep_closed(
         // The keeper may be gone.
         let _ = not_empty.send(item.clone());
     }
-    if is_in_order(&standing, &item) && standing.change < item.change {
+    if !is_in_order(&standing, &item) {
+        return Ok(());
+    }
+    if standing.change < item.change {
         relay::relay(&core, &item.name).await?;
     }
-    Ok(())
+    lost::watch::look(&core, &item, &standing).await
 }
 
 /// Deletes changes that all gates have applied, and data at the gate about items closed long ago.
@@ -116,6 +127,7 @@ async fn forget_item(core: &Core, options: &ConsumerOptions, item: &Item) -> Res
     if item.state == ItemState::Closed && is_long_over(core, options, item, now).await? {
         let forgotten = core.gate.forget(&item.name).await?;
         core.commits.forget(&item.name);
+        core.watched.forget(&item.name);
         debug!(
             item = item.name,
             forgotten, "removed a closed item from the gate"

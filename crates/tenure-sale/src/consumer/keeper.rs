@@ -119,22 +119,36 @@ impl Keeper {
         for item in &on_sale {
             self.work_on(item);
         }
+        let uncounted: HashSet<String> = self
+            .core
+            .ledger
+            .items_uncounted()
+            .await?
+            .into_iter()
+            .collect();
         for item in &on_sale {
+            let counts = uncounted.contains(&item.name);
             // Boxed, as below: a future of its own is large.
-            let keeping = Box::pin(care::keep(Arc::clone(&self.core), item.clone()));
+            let keeping = Box::pin(care::keep(Arc::clone(&self.core), item.clone(), counts));
             self.care_for(&item.name, keeping).await;
         }
         if with_closed {
-            self.look_at_closed(on_sale).await?;
+            self.look_at_closed(on_sale, &uncounted).await?;
         }
         Ok(())
     }
 
-    async fn look_at_closed(&mut self, on_sale: Vec<Item>) -> Result<()> {
+    async fn look_at_closed(
+        &mut self,
+        on_sale: Vec<Item>,
+        uncounted: &HashSet<String>,
+    ) -> Result<()> {
         let closed = self.core.ledger.items(&[ItemState::Closed]).await?;
         for item in &closed {
             let (core, not_empty) = (Arc::clone(&self.core), self.not_empty.0.clone());
-            let keeping = Box::pin(care::keep_closed(core, item.clone(), not_empty));
+            let counts = uncounted.contains(&item.name);
+            let keeping = care::keep_closed(core, item.clone(), counts, not_empty);
+            let keeping = Box::pin(keeping);
             self.care_for(&item.name, keeping).await;
         }
         self.stop_others(&on_sale);

@@ -33,6 +33,8 @@ const LAST_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Settled {
     /// Units were returned: the gate should be informed.
     pub(crate) released: bool,
+    /// The ledger rejected what the gate had accepted.
+    pub(crate) rejected: bool,
 }
 
 /// Commits entries of one item to the ledger and removes them from the queue. `Ok` means that all
@@ -83,6 +85,7 @@ async fn one_by_one(
             Err(cause) => set_aside(core, item, entry, deliveries_max, cause).await?,
         };
         all.released |= settled.released;
+        all.rejected |= settled.rejected;
     }
     Ok(all)
 }
@@ -135,6 +138,7 @@ async fn conclude(core: &Core, item: &str, entries: &[Entry], fates: Vec<Fate>) 
             continue;
         }
         settled.released |= releases(&fate);
+        settled.rejected |= fate == Fate::Settled(OrderState::Rejected);
         done.push(entry.id.clone());
         news.extend(order_of(entry).zip(state_of(entry, &fate)));
     }

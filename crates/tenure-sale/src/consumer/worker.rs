@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::backoff::Backoff;
+use super::contradiction;
 use super::options::ConsumerOptions;
 use super::settle::settle;
 use crate::core::Core;
@@ -79,6 +80,9 @@ impl Worker {
         held.clear();
         if settled.released {
             relay::relay_if_possible(core, item).await;
+        }
+        if settled.rejected {
+            contradiction::resolve(core, item);
         }
         Ok(())
     }

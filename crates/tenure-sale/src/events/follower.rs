@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 use tokio::time::{Instant, sleep};
-use tracing::{debug, error};
+use tracing::debug;
 
 use crate::core::Core;
+use crate::entry::Lost;
 use crate::error::Result;
-use crate::ledger::{Change, Moved, What};
-use crate::order::{OrderId, OrderState};
+use crate::ledger::{Change, What};
+use crate::lost;
+use crate::order::{Order, OrderId, OrderState, Request};
 
 use super::followers::{Follower, Followers, Left, Live, State};
 
@@ -43,11 +45,14 @@ const IDLE_MAX: Duration = Duration::from_secs(5);
 
 impl Followers {
     /// Remembers an accepted order until it is in the ledger or lost.
-    pub(crate) fn expect(core: &Arc<Core>, order: &OrderId) {
+    pub(crate) fn expect(core: &Arc<Core>, order: &OrderId, request: &Request) {
+        let request = request.clone();
         let mut running = core.followers.running();
         let follower = Self::follower(core, &mut running, order.item());
         let mut state = follower.state();
-        state.awaited.insert((order.epoch(), order.number()));
+        state
+            .awaited
+            .insert((order.epoch(), order.number()), request);
         if state.awaited.len() > AWAITED_MAX {
             state.awaited.pop_first();
         }
@@ -154,10 +159,13 @@ impl Follower {
         let item = core.item(&self.item).await?;
         let shelves = core.gate.shelves_of(&item).max(1);
         let (over, oldest) = self.to_audit(item.epoch, shelves);
-        for order in over {
+        for (order, request) in over {
             match core.ledger.order(&order).await? {
-                Some(known) => core.hub.tell([(&order, known.state)]),
-                None => announce_lost(core, &order).await?,
+                Some(known) if !is_nobodys(&known) => core.hub.tell([(&order, known.state)]),
+                _ => {
+                    let lost = Lost::of(&order, &request);
+                    lost::announce(core, &self.item, order.epoch(), &[lost]).await?;
+                }
             }
             self.forget([&order]);
         }
@@ -179,14 +187,16 @@ impl Follower {
 
     /// Awaited orders of ended epochs, and the oldest of the current one in each of this many
     /// queues.
-    fn to_audit(&self, epoch: u64, shelves: u64) -> (Vec<OrderId>, Vec<OrderId>) {
+    fn to_audit(&self, epoch: u64, shelves: u64) -> (Vec<(OrderId, Request)>, Vec<OrderId>) {
         let state = self.state();
         let order = |(epoch, number): &(u64, u64)| OrderId::new(&*self.item, *epoch, *number);
-        let over = state.awaited.range(..(epoch, 0)).map(order).collect();
+        let over = state.awaited.range(..(epoch, 0));
+        let over = over.map(|(key, request)| (order(key), request.clone()));
+        let over = over.collect();
         let most = usize::try_from(shelves).map_or(0, |shelves| AUDIT_MAX / shelves);
         let most = most.max(AUDIT_MISSES_MAX);
         let mut taken: HashMap<u64, usize> = HashMap::new();
-        let of_this = state.awaited.range((epoch, 0)..);
+        let of_this = state.awaited.range((epoch, 0)..).map(|(key, _)| key);
         let oldest = of_this.filter(|(_, number)| {
             let taken = taken.entry(number % shelves).or_default();
             *taken += 1;
@@ -200,14 +210,9 @@ impl Follower {
     }
 }
 
-/// Records that an order of an ended epoch never arrived.
-async fn announce_lost(core: &Core, order: &OrderId) -> Result<()> {
-    if let Moved::Done(_) = core.ledger.mark_lost(order).await? {
-        core.counters.lost.one();
-        error!(%order, "an accepted order was lost with its server before it reached the ledger");
-    }
-    core.hub.tell([(order, OrderState::Lost)]);
-    Ok(())
+/// Whether it was found to be lost when nobody knew whose it was.
+fn is_nobodys(order: &Order) -> bool {
+    order.state == OrderState::Lost && order.buyer.is_empty()
 }
 
 /// Follows an item until it is no longer needed.
@@ -285,10 +290,12 @@ mod tests {
         };
         // The entries of shelf 0 are much older than the others.
         let numbers = (1..500).map(|n| n * 2).chain([2001, 2003]);
+        let request = Request::new("sku", "anna", "r").unwrap();
         let awaited = numbers.map(|number| (2, number)).chain([(1, 7)]);
+        let awaited = awaited.map(|key| (key, request.clone()));
         follower.state().awaited.extend(awaited);
         let (over, oldest) = follower.to_audit(2, 2);
-        assert_eq!(over, [OrderId::new("sku", 1, 7)]);
+        assert_eq!(over, [(OrderId::new("sku", 1, 7), request)]);
         let (first, second): (Vec<_>, Vec<_>) = oldest
             .iter()
             .map(OrderId::number)

@@ -1,11 +1,12 @@
 //! The followers of this process, and what they know.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::broadcast;
 
 use crate::change::Change;
+use crate::order::Request;
 
 /// The followers of this process, by item.
 #[derive(Debug, Default)]
@@ -23,8 +24,8 @@ pub(super) struct Follower {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Epoch and number of accepted orders not yet seen in the ledger, the oldest first.
-    pub(super) awaited: BTreeSet<(u64, u64)>,
+    /// Accepted orders not yet seen in the ledger, by epoch and number, with what was asked for.
+    pub(super) awaited: BTreeMap<(u64, u64), Request>,
     /// The last reported number of units left.
     pub(super) left: Option<Left>,
 }

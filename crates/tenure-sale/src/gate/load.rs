@@ -44,3 +44,20 @@ pub(crate) struct Ended {
     pub(crate) epoch: u64,
     pub(crate) entries: u64,
 }
+
+/// Where to continue to read the answers of an epoch that has ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    pub(crate) shelf: u64,
+    pub(crate) cursor: String,
+}
+
+impl Page {
+    /// At the beginning of a shelf.
+    pub(crate) fn at_shelf(shelf: u64) -> Self {
+        Self {
+            shelf,
+            cursor: "0".to_owned(),
+        }
+    }
+}

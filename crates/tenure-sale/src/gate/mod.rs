@@ -24,13 +24,15 @@ use tenure::{Fence, Tenure};
 
 pub(crate) use self::checks::check_spread;
 use self::checks::of_item;
-pub(crate) use self::load::Ended;
+pub(crate) use self::load::{Ended, Page};
 pub use self::load::{Load, Remembered};
 use self::memory::MemoryGate;
 pub use self::outcome::{Applied, Taken};
 use self::redis::RedisGate;
+pub(crate) use self::standing::Given;
 pub use self::standing::{ShelfStanding, Standing};
 use crate::change::Change;
+use crate::entry::Lost;
 pub use crate::entry::{AcceptedTerms, Entry, Wanted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::item::Item;
@@ -130,9 +132,10 @@ impl Gate {
         each!(self, item, standing(item))
     }
 
-    /// Whether the gate currently sells the item of an order, under the epoch of that order. For a
-    /// spread item only the shelf of the order is asked: no other could have it.
-    pub(crate) async fn sells(&self, order: &OrderId) -> Result<bool> {
+    /// What the gate knows of an order that it does not have; `None` if it does not currently sell the
+    /// item under the epoch of that order. For a spread item only the shelf of the order is asked: no
+    /// other could have it.
+    pub(crate) async fn sells(&self, order: &OrderId) -> Result<Option<Given>> {
         each!(self, order.item(), sells(order))
     }
 
@@ -198,6 +201,27 @@ impl Gate {
     /// data is not among them.
     pub(crate) async fn ended(&self, item: &str) -> Result<Vec<Ended>> {
         each!(self, item, ended(item))
+    }
+
+    /// Some of the answers of the epoch that a load has ended, with the orders and whose they are,
+    /// and where to continue.
+    pub(crate) async fn before(
+        &self,
+        item: &str,
+        from: Page,
+    ) -> Result<(Vec<(OrderId, Lost)>, Option<Page>)> {
+        match &self.backend {
+            Backend::Memory(_) => Ok((Vec::new(), None)),
+            Backend::Redis(gate) => gate.before(item, from).await,
+        }
+    }
+
+    /// Deletes these answers, when they are not needed any more.
+    pub(crate) async fn forget_before(&self, item: &str) -> Result<()> {
+        match &self.backend {
+            Backend::Memory(_) => Ok(()),
+            Backend::Redis(gate) => gate.forget_before(item).await,
+        }
     }
 
     /// Adds what buyers have, and answers to remember, to a load with that epoch and fence.

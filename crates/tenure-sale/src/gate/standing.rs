@@ -34,6 +34,47 @@ pub struct Standing {
     /// Keys of the item that hold something else than what the gate writes there. A rebuild deletes
     /// them.
     pub foreign: Vec<String>,
+    /// The ends of the queue on each shelf.
+    pub(crate) queues: Vec<Ends>,
+}
+
+/// The ends of a queue: epoch and place of its entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ends {
+    /// The newest entry that it was ever given.
+    pub(crate) newest: Option<(u64, u64)>,
+    /// The oldest entry that it has.
+    pub(crate) oldest: Option<(u64, u64)>,
+}
+
+impl Ends {
+    /// How many entries of an epoch it was given.
+    pub(crate) fn given(&self, epoch: u64) -> u64 {
+        match self.newest {
+            Some((of, place)) if of == epoch => place + 1,
+            _ => 0,
+        }
+    }
+
+    /// All entries of an epoch before this one were settled: it no longer has them.
+    pub(crate) fn settled(&self, epoch: u64) -> u64 {
+        match self.oldest {
+            None => self.given(epoch),
+            Some((of, place)) if of == epoch => place,
+            Some(_) => 0,
+        }
+    }
+}
+
+/// What a gate that sells knows of an order that it does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// It never gave it out.
+    Never,
+    /// It was deleted from the queue, but a consumer has read it before.
+    Held,
+    /// It gave it out. If the ledger does not have it, somebody deleted it from the queue.
+    Gone,
 }
 
 /// The state of one shelf of a spread item.

@@ -9,6 +9,7 @@ use crate::ledger::decision::{Decision, Facts, KnownOrder, Landing, NewRow, deci
 use crate::ledger::fate::Fate;
 use crate::ledger::fault::Fault;
 use crate::ledger::items::{Locked, lock};
+use crate::ledger::lost::reopen;
 use crate::ledger::sql::{Column, Param, Row, Sql, foreign, int};
 use crate::ledger::timestamps::milliseconds;
 use crate::names::{buyer_name, request_id};
@@ -161,7 +162,30 @@ async fn commit_item(
     let facts = gather(session, &locked, entries).await?;
     let decision = decide(&mut locked.item, facts, entries, landing);
     write(session, &mut locked, &decision).await?;
+    note_lost(session, &locked, &decision).await?;
     Ok(decision.fates)
+}
+
+/// Orders of an ended epoch: there may be others before them.
+async fn note_lost(
+    session: &mut Session,
+    locked: &Locked,
+    decision: &Decision<'_>,
+) -> Result<(), Fault> {
+    let mut lost: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for row in decision
+        .rows
+        .iter()
+        .filter(|row| row.state == OrderState::Lost)
+    {
+        let (epoch, number) = key(&row.entry.id);
+        lost.entry(epoch).or_default().push(number);
+    }
+    for (epoch, numbers) in lost {
+        let item = &locked.item;
+        reopen(session, &item.name, epoch, item.spread, &numbers).await?;
+    }
+    Ok(())
 }
 
 /// Reads the ledger's data that is relevant to the entries.

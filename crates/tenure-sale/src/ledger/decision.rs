@@ -25,6 +25,7 @@ use crate::change::What;
 use crate::entry::{Entry, Wanted};
 use crate::item::Item;
 use crate::ledger::fate::Fate;
+use crate::ledger::lost::LOST;
 use crate::names::{buyer_name, request_id};
 use crate::order::{ORDER_UNITS_MAX, OrderId, OrderState};
 use crate::stock::UNITS_MAX;
@@ -207,7 +208,7 @@ impl<'a> Desk<'a, '_> {
         }
         if let Some(fate) = self.of_another_epoch(wish.entry) {
             if fate == Fate::Stale {
-                self.write(wish, OrderState::Lost, None);
+                self.write(wish, OrderState::Lost, Some(LOST));
                 self.announce(&wish.entry.id, OrderState::Lost);
             }
             return fate;

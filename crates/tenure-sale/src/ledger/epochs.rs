@@ -6,7 +6,7 @@ use tenure::Fence;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::gate::{Ended, Load, Remembered};
-use crate::item::Terms;
+use crate::item::{Item, Terms};
 use crate::ledger::books::{Books, Session, Work};
 use crate::ledger::fault::Fault;
 use crate::ledger::items::{lock_known, postgres_now, sqlite_now};
@@ -32,25 +32,31 @@ const END: Sql = Sql::same(
     "INSERT INTO sale_epochs (item, epoch, shelf, entries) VALUES ($1, $2, $3, $4) \
      ON CONFLICT (item, epoch, shelf) DO NOTHING",
 );
+/// A shelf whose server lost its data: how many entries it was given is not known.
+const END_OPEN: Sql = Sql::same(
+    "INSERT INTO sale_epochs (item, epoch, shelf, entries, open) VALUES ($1, $2, $3, 0, TRUE) \
+     ON CONFLICT (item, epoch, shelf) DO NOTHING",
+);
 /// Whether an order was given out in an epoch that has ended: how many its shelf gave out, if that
 /// is known, and the last that arrived.
 const GIVEN: Sql = Sql::same(
     "SELECT i.epoch, i.spread, i.backlog_max, \
      (SELECT e.entries FROM sale_epochs AS e \
-      WHERE e.item = i.name AND e.epoch = $2 AND e.shelf = $3 % i.spread), \
+      WHERE e.item = i.name AND e.epoch = $2 AND e.shelf = $3 % i.spread AND NOT e.open), \
      (SELECT max(o.number) FROM sale_orders AS o \
       WHERE o.item = i.name AND o.epoch = $2 AND o.state <> 'lost') \
      FROM sale_items AS i WHERE i.name = $1",
 );
 
-/// A lost order is not an answer: its buyer may submit again. A rejected one is, unless its request
-/// became another order.
+/// A lost order is not an answer: its buyer may submit again. Any other but a rejected one is the
+/// order of its request for good: the ledger accepts no second one. A rejected order is an answer
+/// for some time, unless its request became another order.
 macro_rules! answers {
     ($now:expr) => {
         concat!(
             "SELECT o.epoch, o.number, o.buyer, o.request, o.units FROM sale_orders AS o \
              WHERE o.item = $1 AND (o.epoch, o.number) > ($2, $3) AND o.state <> 'lost' \
-             AND (o.state IN ('reserved', 'paid', 'dead') OR o.accepted_at >= ",
+             AND (o.state <> 'rejected' OR o.accepted_at >= ",
             $now,
             " - $4) AND (o.state <> 'rejected' OR NOT EXISTS (SELECT 1 FROM sale_orders AS twin \
              WHERE twin.item = o.item AND twin.buyer = o.buyer AND twin.request = o.request \
@@ -94,6 +100,7 @@ impl Work for NextEpoch<'_> {
         ];
         session.run(SET_EPOCH, &params).await?;
         session.run(FORGET_WISHES, &params[..2]).await?;
+        end_open(session, &item).await?;
         Ok(Load {
             epoch,
             fence: self.fence,
@@ -104,6 +111,20 @@ impl Work for NextEpoch<'_> {
             terms: item.terms,
         })
     }
+}
+
+/// Ends the epoch of the shelves of which nothing more is known.
+async fn end_open(session: &mut Session, item: &Item) -> Result<(), Fault> {
+    let shelves = if item.epoch == 0 { 0 } else { item.spread };
+    for shelf in 0..shelves {
+        let params = [
+            Param::Text(&item.name),
+            Param::Int(int(item.epoch)),
+            Param::Int(int(shelf)),
+        ];
+        session.run(END_OPEN, &params).await?;
+    }
+    Ok(())
 }
 
 /// What is known of an epoch that ends.

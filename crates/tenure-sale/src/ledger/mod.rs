@@ -13,6 +13,7 @@ mod epochs;
 mod fate;
 mod fault;
 mod items;
+mod lost;
 mod moves;
 mod orders;
 mod place;
@@ -22,6 +23,7 @@ mod sql;
 mod sqlite;
 mod timestamps;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
@@ -31,9 +33,10 @@ pub use self::audit::Audit;
 pub use self::count::Count;
 pub use self::fate::{Fate, Moved};
 pub(crate) use self::fault::was_kept_waiting;
+pub(crate) use self::lost::{Arrived, LOST, Stretch, Uncounted};
 pub(crate) use self::moves::Expiry;
 pub use crate::change::{Change, What};
-use crate::entry::{Entry, Wanted};
+use crate::entry::{Entry, Lost, Wanted};
 use crate::error::Result;
 use crate::gate::{Ended, Load, Remembered};
 use crate::item::{Item, ItemState, NewItem, Terms};
@@ -237,6 +240,78 @@ impl Ledger {
     /// the terms allow.
     pub(crate) async fn may_be_lost(&self, order: &OrderId) -> Result<bool> {
         epochs::may_be_lost(&self.books, order).await
+    }
+
+    /// Items with epochs that have ended and whose lost orders were not looked for yet.
+    pub(crate) async fn items_uncounted(&self) -> Result<Vec<String>> {
+        lost::items(&self.books).await
+    }
+
+    /// The ended epochs of an item whose lost orders were not looked for yet, by shelf.
+    pub(crate) async fn uncounted(&self, item: &str) -> Result<Vec<Uncounted>> {
+        lost::uncounted(&self.books, item).await
+    }
+
+    /// How many entries of an epoch arrived, by shelf.
+    pub(crate) async fn arrived(
+        &self,
+        item: &str,
+        epoch: u64,
+        spread: u64,
+    ) -> Result<BTreeMap<u64, Arrived>> {
+        lost::arrived(&self.books, item, epoch, spread).await
+    }
+
+    /// How many entries of a stretch arrived.
+    pub(crate) async fn arrived_in(&self, item: &str, stretch: &Stretch) -> Result<u64> {
+        lost::arrived_in(&self.books, item, stretch).await
+    }
+
+    /// Numbers in a stretch that did not arrive, at most `count`.
+    pub(crate) async fn missing(
+        &self,
+        item: &str,
+        stretch: &Stretch,
+        count: usize,
+    ) -> Result<Vec<u64>> {
+        lost::missing(&self.books, item, stretch, count).await
+    }
+
+    /// Records orders of an ended epoch that never arrived, and returns those that were not known to
+    /// be lost.
+    pub(crate) async fn lose(
+        &self,
+        item: &str,
+        epoch: u64,
+        orders: &[Lost],
+    ) -> Result<Vec<OrderId>> {
+        let lose = lost::Lose {
+            item,
+            epoch,
+            orders,
+        };
+        self.books.write(&lose).await
+    }
+
+    /// All lost orders of an ended epoch of a shelf are recorded: it had this many entries, as far
+    /// as is known.
+    pub(crate) async fn counted(&self, item: &str, ended: Uncounted, entries: u64) -> Result<()> {
+        let counted = lost::Counted {
+            item,
+            ended,
+            entries,
+        };
+        self.books.write(&counted).await
+    }
+
+    /// Whether an entry was processed that is no order.
+    pub(crate) async fn is_settled(&self, id: &OrderId) -> Result<bool> {
+        lost::is_settled(&self.books, id).await
+    }
+
+    /// Records that an entry was discarded which is no order here.
+    pub(crate) async fn discard(&self, entry: &OrderId) -> Result<()> {
+        self.books.write(&lost::Discard(entry)).await
     }
 
     /// What buyers have (orders that hold units), a page after the buyer `after`.

@@ -9,6 +9,7 @@ use crate::ledger::changes::record;
 use crate::ledger::fate::Moved;
 use crate::ledger::fault::Fault;
 use crate::ledger::items::{Locked, lock, postgres_now, sqlite_now};
+use crate::ledger::lost::{LOST, reopen};
 use crate::ledger::orders::{OrderRow, key, limit, may_exist, read};
 use crate::ledger::sql::{Column, Param, Row, Sql, foreign, int};
 use crate::ledger::timestamps::moment;
@@ -27,8 +28,8 @@ const WISH: Sql = Sql::same(
      ON CONFLICT (item, epoch, number) DO NOTHING",
 );
 const INSERT_LOST: Sql = Sql::same(
-    "INSERT INTO sale_orders (item, epoch, number, buyer, request, units, state, accepted_at, committed_at) \
-     VALUES ($1, $2, $3, '', '', 0, 'lost', $4, $4)",
+    "INSERT INTO sale_orders (item, epoch, number, buyer, request, units, state, accepted_at, \
+     committed_at, note) VALUES ($1, $2, $3, '', '', 0, 'lost', $4, $4, $5)",
 );
 const OVERDUE: Sql = Sql::each(
     concat!(
@@ -156,7 +157,11 @@ impl Move<'_> {
                 Ok(Moved::Unknown)
             }
             Target::Lost if arrived_never => {
+                let [item, epoch, number, now] = params;
+                let params = [item, epoch, number, now, Param::Text(LOST)];
                 session.run(INSERT_LOST, &params).await?;
+                let (id, spread) = (self.order, locked.item.spread);
+                reopen(session, id.item(), id.epoch(), spread, &[id.number()]).await?;
                 let lost = What::Committed {
                     orders: vec![self.order.clone()],
                     state: OrderState::Lost,

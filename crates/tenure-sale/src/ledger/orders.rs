@@ -11,7 +11,7 @@ use crate::order::{Order, OrderId, OrderState};
 
 macro_rules! columns {
     () => {
-        "item, epoch, number, buyer, request, units, state, accepted_at, pay_by, round"
+        "item, epoch, number, buyer, request, units, state, accepted_at, pay_by, round, note"
     };
 }
 
@@ -43,7 +43,7 @@ const OF_ITEM: Sql = Sql::same(concat!(
 const DEAD: Sql = Sql::same(concat!(
     "SELECT ",
     columns!(),
-    ", note FROM sale_orders WHERE item = $1 AND state = 'dead' ORDER BY epoch, number LIMIT $2"
+    " FROM sale_orders WHERE item = $1 AND state = 'dead' ORDER BY epoch, number LIMIT $2"
 ));
 const COUNTS: Sql = Sql::same(
     "SELECT state, count(*), CAST(sum(units) AS BIGINT) FROM sale_orders WHERE item = $1 GROUP BY state",
@@ -130,8 +130,9 @@ pub(super) async fn dead(books: &Books, item: &str, count: usize) -> Result<Vec<
     let params = [Param::Text(item), Param::Int(limit(count))];
     let rows = books.rows(&doing, DEAD, &params).await?;
     let dead = rows.iter().map(|row| {
-        let note: Option<String> = row.get(10)?;
-        Ok((order_row(row)?.order, note.unwrap_or_default()))
+        let order = order_row(row)?.order;
+        let note = order.note.clone().unwrap_or_default();
+        Ok((order, note))
     });
     let dead: Result<Vec<_>, sqlx::Error> = dead.collect();
     dead.map_err(|error| Fault::Sql(error).told(&doing))
@@ -178,6 +179,7 @@ fn order_row(row: &Row) -> Result<OrderRow, sqlx::Error> {
         state: row.word(6, OrderState::of_word)?,
         accepted_at: moment(row.get(7)?),
         pay_by: pay_by.map(moment),
+        note: row.get(10)?,
     };
     Ok(OrderRow {
         order,

@@ -29,6 +29,11 @@ const SQLITE: &[Step] = &[
         description: "epochs",
         sql: include_str!("../../migrations/sqlite/0003_epochs.sql"),
     },
+    Step {
+        version: 4,
+        description: "lost orders",
+        sql: include_str!("../../migrations/sqlite/0004_lost.sql"),
+    },
 ];
 const POSTGRES: &[Step] = &[
     Step {
@@ -45,6 +50,11 @@ const POSTGRES: &[Step] = &[
         version: 3,
         description: "epochs",
         sql: include_str!("../../migrations/postgres/0003_epochs.sql"),
+    },
+    Step {
+        version: 4,
+        description: "lost orders",
+        sql: include_str!("../../migrations/postgres/0004_lost.sql"),
     },
 ];
 

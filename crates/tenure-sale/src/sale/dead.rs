@@ -77,6 +77,8 @@ impl Sale {
             core.gate.unbury(id.item(), id).await?;
             return Ok(());
         }
+        // Its number is not missing then.
+        core.ledger.discard(id).await?;
         core.gate.unbury(id.item(), id).await?;
         // Only the gate knows of units that it reserved: the ledger has the number that is left.
         rebuild::in_background(core, id.item(), Need::Always).await

@@ -106,6 +106,7 @@ impl Sale {
         let forgotten = self.core().gate.forget(name).await?;
         if forgotten {
             self.core().commits.forget(name);
+            self.core().watched.forget(name);
         }
         Ok(forgotten)
     }

@@ -8,7 +8,8 @@ use super::Sale;
 use crate::entry::{Entry, Wanted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::followers::Followers;
-use crate::ledger::Moved;
+use crate::gate::Given;
+use crate::ledger::{LOST, Moved};
 use crate::order::{Order, OrderId, OrderState};
 use crate::relay;
 
@@ -43,19 +44,29 @@ impl Sale {
         if let Some(order) = core.ledger.order(id).await? {
             return Ok(order);
         }
-        let sells = sold_before && core.gate.sells(id).await?;
+        let sells = match sold_before {
+            Some(_) => core.gate.sells(id).await?,
+            None => None,
+        };
         let item = core.item(id.item()).await?;
         if id.epoch() < item.epoch {
             return self.of_ended_epoch(id).await;
         }
-        if id.epoch() == item.epoch && !sells {
-            let message = format!(
-                "the state of order `{id}` is unknown until the gate is rebuilt: try again in a \
-                 moment"
-            );
-            return Err(Error::new(ErrorKind::Stale, message));
+        if id.epoch() > item.epoch {
+            return Err(no_order(id));
         }
-        Err(no_order(id))
+        match sells {
+            Some(Given::Never) => Err(no_order(id)),
+            // Before and after: between the two it may have been queued, settled or buried.
+            Some(Given::Gone) if sold_before == Some(Given::Gone) => self.lost(id).await,
+            Some(Given::Gone | Given::Held) | None => {
+                let message = format!(
+                    "the state of order `{id}` is unknown until the gate is rebuilt: try again in \
+                     a moment"
+                );
+                Err(Error::new(ErrorKind::Stale, message))
+            }
+        }
     }
 
     /// Everything in the queue was committed before its epoch ended: what is not in the ledger now
@@ -66,9 +77,17 @@ impl Sale {
             return Ok(order);
         }
         if ledger.may_be_lost(id).await? {
-            return Ok(lost(id));
+            return self.lost(id).await;
         }
         Err(no_order(id))
+    }
+
+    /// An order that was given out and that nobody has, unless its id is that of another entry.
+    async fn lost(&self, id: &OrderId) -> Result<Order> {
+        if self.core().ledger.is_settled(id).await? {
+            return Err(no_order(id));
+        }
+        Ok(lost(id))
     }
 
     /// Waits until an order is no longer queued, for at most this time. After that it is returned
@@ -160,6 +179,7 @@ impl Sale {
 
 /// An order that is not in the ledger yet.
 fn queued(entry: Entry) -> Order {
+    let note = entry.what.as_ref().err().cloned();
     let (buyer, request, units, state) = match entry.what {
         Ok(Wanted::Order {
             buyer,
@@ -181,6 +201,7 @@ fn queued(entry: Entry) -> Order {
         state,
         accepted_at: entry.accepted_at,
         pay_by: None,
+        note,
     }
 }
 
@@ -194,6 +215,7 @@ fn lost(id: &OrderId) -> Order {
         state: OrderState::Lost,
         accepted_at: SystemTime::UNIX_EPOCH,
         pay_by: None,
+        note: Some(LOST.to_owned()),
     }
 }
 

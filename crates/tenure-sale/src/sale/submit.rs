@@ -55,7 +55,7 @@ impl Sale {
             failpoint("gate.after_script");
             match &answer.outcome {
                 Outcome::Accepted(order) | Outcome::Replayed(order) => {
-                    self.accepted(order).await?;
+                    self.accepted(order, request).await?;
                     return Ok(answer);
                 }
                 Outcome::StaleEpoch => {}
@@ -91,12 +91,12 @@ impl Sale {
         }
     }
 
-    async fn accepted(&self, order: &OrderId) -> Result<()> {
+    async fn accepted(&self, order: &OrderId, request: &Request) -> Result<()> {
         let core = self.core();
         if core.gate.is_memory() {
             return Box::pin(self.committed(order)).await;
         }
-        Followers::expect(core, order);
+        Followers::expect(core, order, request);
         Ok(())
     }
 

@@ -20,6 +20,8 @@ pub struct ShownOrder {
     state: &'static str,
     accepted_at: String,
     pay_by: Option<String>,
+    /// Why it was rejected, buried or lost.
+    note: Option<String>,
 }
 
 /// Orders and units in one state.
@@ -46,6 +48,7 @@ impl ShownOrder {
             state: order.state.word(),
             accepted_at: at(order.accepted_at),
             pay_by: order.pay_by.map(at),
+            note: order.note.clone(),
         }
     }
 }
@@ -76,8 +79,12 @@ impl Display for ShownOrder {
             "{order_id:<28} {state:<16} {units:>6}  {accepted_at}  {buyer}"
         )?;
         match &self.pay_by {
-            Some(pay_by) if *state == "reserved" => write!(f, "  pay by {pay_by}"),
-            _ => Ok(()),
+            Some(pay_by) if *state == "reserved" => write!(f, "  pay by {pay_by}")?,
+            _ => {}
+        }
+        match &self.note {
+            Some(note) => write!(f, "  ({note})"),
+            None => Ok(()),
         }
     }
 }

@@ -18,7 +18,7 @@ use super::fold::Fold;
 use super::load::{Ended, Load, Remembered};
 use super::outcome::{Applied, Taken};
 use super::spread::Place;
-use super::standing::Standing;
+use super::standing::{Ends, Given, Standing};
 use crate::change::Change;
 use crate::entry::{Entry, Wanted};
 use crate::error::{Error, ErrorKind, Result};
@@ -93,16 +93,21 @@ impl MemoryGate {
                 moving: 0,
                 shelves: Vec::new(),
                 foreign: Vec::new(),
+                queues: vec![Ends {
+                    newest: known.queue.last(),
+                    oldest: known.queue.oldest(),
+                }],
             })
         });
         Ok(standing)
     }
 
-    pub(super) fn sells(&self, order: &OrderId) -> Result<bool> {
+    /// Nobody else can delete an entry here.
+    pub(super) fn sells(&self, order: &OrderId) -> Result<Option<Given>> {
         let standing = self.standing(order.item())?;
         let sells =
-            |standing: Standing| standing.state.is_some() && standing.epoch == order.epoch();
-        Ok(standing.is_some_and(sells))
+            |standing: &Standing| standing.state.is_some() && standing.epoch == order.epoch();
+        Ok(standing.filter(sells).map(|_| Given::Never))
     }
 
     pub(super) fn queued_units(&self, item: &str) -> Result<u64> {

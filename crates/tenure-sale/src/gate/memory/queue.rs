@@ -61,6 +61,10 @@ impl Queue {
         self.last
     }
 
+    pub(super) fn oldest(&self) -> Option<(u64, u64)> {
+        self.entries.keys().next().copied()
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.entries.len() as u64
     }

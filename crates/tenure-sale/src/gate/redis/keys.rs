@@ -21,6 +21,8 @@ pub(super) struct Keys {
     pub(super) answers: String,
     pub(super) orders: String,
     pub(super) dead: String,
+    /// The answers of an epoch that has ended, until its lost orders were looked for.
+    pub(super) before: String,
 }
 
 impl Keys {
@@ -35,10 +37,17 @@ impl Keys {
             answers: key("answers"),
             orders: key("orders"),
             dead: key("dead"),
+            before: key("before"),
         }
     }
 
-    /// All of them, as scripts take them that look at the whole item.
+    /// All of them.
+    pub(super) fn with_before(&self) -> [&String; 6] {
+        let [gate, buyers, answers, orders, dead] = self.all();
+        [gate, buyers, answers, orders, dead, &self.before]
+    }
+
+    /// Those of an item on sale, as scripts take them that look at the whole item.
     pub(super) fn all(&self) -> [&String; 5] {
         [
             &self.gate,
@@ -99,6 +108,31 @@ pub(super) fn answer_field(buyer: &str, request: &str) -> Vec<u8> {
     field
 }
 
+/// The buyer and the request of such a key; `None` if it is of something else.
+pub(super) fn read_answer_field(field: &[u8]) -> Option<(String, String)> {
+    let at = field.iter().position(|&byte| byte == b'\n')?;
+    let (buyer, id) = (&field[..at], &field[at + 1..]);
+    if buyer.is_empty() {
+        return None;
+    }
+    let id = match id.split_first() {
+        Some((0, bytes)) => unpacked(bytes.try_into().ok()?),
+        _ => String::from_utf8(id.to_vec()).ok()?,
+    };
+    Some((String::from_utf8(buyer.to_vec()).ok()?, id))
+}
+
+fn unpacked(bytes: [u8; 16]) -> String {
+    let mut id = String::with_capacity(36);
+    for (at, byte) in bytes.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            id.push('-');
+        }
+        id.push_str(&format!("{byte:02x}"));
+    }
+    id
+}
+
 /// The bytes of a UUID in its usual form: lowercase, with hyphens.
 fn packed(id: &str) -> Option<[u8; 16]> {
     const HYPHENS: [usize; 4] = [8, 13, 18, 23];
@@ -121,6 +155,12 @@ fn packed(id: &str) -> Option<[u8; 16]> {
 /// A remembered answer.
 pub(super) fn answer(order: &OrderId, units: u64) -> String {
     format!("{}-{}/{units}", order.epoch(), order.number())
+}
+
+/// The order of a remembered answer, and its units.
+pub(super) fn read_answer(item: &str, text: &str) -> Option<(OrderId, u64)> {
+    let (order, units) = text.split_once('/')?;
+    Some((order_id(item, order)?, units.parse().ok()?))
 }
 
 /// An order in the scripts' notation.
@@ -192,6 +232,12 @@ mod tests {
         assert_eq!(field.len(), 3 + 1 + 1 + 16);
         assert_eq!(field[..6], *b"ann\n\0\x7e");
         assert_eq!(field[20], 0x5f);
+        let read = read_answer_field(&field);
+        assert_eq!(read, Some(("ann".to_owned(), uuid.to_owned())));
+        let plain = read_answer_field(&answer_field("ben", "r1"));
+        assert_eq!(plain, Some(("ben".to_owned(), "r1".to_owned())));
+        assert_eq!(read_answer_field(b"\nwithdrawal\nw1"), None);
+        assert_eq!(read_answer_field(b"\n"), None);
         for plain in [
             "",
             "r1",

@@ -32,7 +32,7 @@ impl RedisGate {
     }
 
     async fn begin_at(&self, shelf: &Shelf, epoch: u64, fence: Fence) -> Result<bool> {
-        let (item, keys) = (shelf.item.as_str(), shelf.keys.all());
+        let (item, keys) = (shelf.item.as_str(), shelf.keys.with_before());
         let arguments = [epoch, fence.get(), shelf.place.of].map(|number| number.to_string());
         let reply = self
             .script(item, &script::BEGIN_LOAD, &keys, &arguments)
@@ -149,7 +149,7 @@ impl RedisGate {
             return Ok(false);
         }
         for shelf in shelves.all().iter().rev() {
-            let keys = shelf.keys.all();
+            let keys = shelf.keys.with_before();
             if !self.yes(item, &script::FORGET, &keys, NONE).await? {
                 return Ok(false);
             }

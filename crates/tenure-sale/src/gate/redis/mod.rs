@@ -2,6 +2,7 @@
 //! item, all keys of a shelf.
 
 mod asking;
+mod before;
 mod entry;
 mod keys;
 mod loading;

@@ -19,7 +19,7 @@ use tokio::sync::OnceCell;
 use tracing::debug;
 
 use super::shelves::{Shelf, Shelves};
-use super::standing::{Given, Look};
+use super::standing::{Look, Move};
 use super::turn::Turn;
 use super::{RedisGate, not_understood, script, whole, words};
 use crate::error::{Error, Result};
@@ -289,7 +289,7 @@ impl RedisGate {
         let reply = self.script(item, &script::GIVE, &keys, &arguments).await?;
         let parts = reply.as_array().unwrap_or_default();
         let given = match (words(&reply).0, parts) {
-            (Some("given"), [_, number, units]) => Given {
+            (Some("given"), [_, number, units]) => Move {
                 number: whole(item, number)?,
                 to: home.place.nth,
                 units: whole(item, units)?,
@@ -332,7 +332,7 @@ impl RedisGate {
         giver: &Shelf,
         home: &Shelf,
         epoch: u64,
-        given: Given,
+        given: Move,
     ) -> Result<bool> {
         let item = giver.item.as_str();
         let arguments = [epoch, giver.place.nth, given.number, given.units];

@@ -1,11 +1,12 @@
 //! The gate's state of an item, summed over its shelves.
 
-use tenure::redis::Value;
+use tenure::redis::{Command, Value};
 
+use super::keys::GROUP;
 use super::shelves::{Shelf, Shelves};
-use super::{NONE, RedisGate, not_understood, script};
+use super::{NONE, RedisGate, failed, not_understood, script};
 use crate::error::Result;
-use crate::gate::standing::{ShelfStanding, Standing};
+use crate::gate::standing::{Ends, Given, ShelfStanding, Standing};
 use crate::item::ItemState;
 use crate::order::OrderId;
 
@@ -17,15 +18,17 @@ pub(super) struct Look {
     spread: Option<u64>,
     /// Keys that hold something else than what the gate writes there.
     foreign: Vec<String>,
+    /// The ends of its queue.
+    pub(super) ends: Ends,
     /// The units that have arrived since it was loaded: its stock only grows by these.
     pub(super) came: Option<u64>,
     /// The units that it gave to another shelf, if that move is not concluded.
-    pub(super) given: Option<Given>,
+    pub(super) given: Option<Move>,
 }
 
 /// A recorded move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Given {
+pub(super) struct Move {
     pub(super) number: u64,
     pub(super) to: u64,
     pub(super) units: u64,
@@ -44,6 +47,11 @@ impl RedisGate {
         if looks.iter().all(Option::is_none) {
             return Ok(None);
         }
+        let queues = looks.iter().map(|look| match look {
+            Some(look) => look.ends,
+            None => Ends::default(),
+        });
+        let queues = queues.collect();
         let known = looks.into_iter().flatten();
         let (known, foreign): (Vec<_>, Vec<_>) =
             known.map(|look| (look.shelf, look.foreign)).unzip();
@@ -53,25 +61,39 @@ impl RedisGate {
         };
         Ok(Some(Standing {
             foreign: foreign.concat(),
+            queues,
             ..standing
         }))
     }
 
-    pub(in crate::gate) async fn sells(&self, order: &OrderId) -> Result<bool> {
+    pub(in crate::gate) async fn sells(&self, order: &OrderId) -> Result<Option<Given>> {
         let shelves = self.shelves(order.item()).await?;
-        let Some(look) = self.look_at(shelves.of_order(order)).await? else {
-            return Ok(false);
+        let shelf = shelves.of_order(order);
+        let Some(look) = self.look_at(shelf).await? else {
+            return Ok(None);
         };
         let Some(spread) = look.spread else {
-            return Ok(false);
+            return Ok(None);
         };
         if spread != shelves.spread() {
             // It was another shelf.
             self.spreads.learn(order.item(), spread);
-            return Ok(false);
+            return Ok(None);
         }
-        let shelf = look.shelf;
-        Ok(shelf.current && shelf.state.is_some() && shelf.epoch == order.epoch())
+        let sells = look.shelf.current && look.shelf.state.is_some();
+        if !sells || look.shelf.epoch != order.epoch() {
+            return Ok(None);
+        }
+        if order.number() / spread >= look.ends.given(order.epoch()) {
+            return Ok(Some(Given::Never));
+        }
+        let id = shelf.entry_of(order);
+        let command = Command::new("XPENDING").arg(&shelf.keys.orders).arg(GROUP);
+        let command = command.arg(&id).arg(&id).arg(1);
+        let reply = self.redis.run(command).await;
+        let reply = reply.map_err(|error| failed(order.item(), error))?;
+        let is_held = !reply.as_array().unwrap_or_default().is_empty();
+        Ok(Some(if is_held { Given::Held } else { Given::Gone }))
     }
 
     /// Reads all shelves; `None` for those that do not know the item.
@@ -112,6 +134,7 @@ fn plain(shelf: &ShelfStanding) -> Standing {
         dead: shelf.dead,
         shelves: Vec::new(),
         foreign: Vec::new(),
+        queues: Vec::new(),
     }
 }
 
@@ -139,6 +162,7 @@ fn together(shelves: Vec<ShelfStanding>, spread: u64) -> Standing {
         dead: sum(|shelf| shelf.dead),
         shelves,
         foreign: Vec::new(),
+        queues: Vec::new(),
     }
 }
 
@@ -157,7 +181,7 @@ fn read(shelf: &Shelf, parts: &[Value]) -> Option<Look> {
     else {
         return None;
     };
-    let [spread, came, gone, given, foreign] = rest else {
+    let [spread, came, gone, given, foreign, newest, oldest] = rest else {
         return None;
     };
     let number = |value: &Value| u64::try_from(value.as_int()?).ok();
@@ -190,9 +214,23 @@ fn read(shelf: &Shelf, parts: &[Value]) -> Option<Look> {
         },
         spread: maybe(spread)?,
         foreign: read_foreign(shelf, foreign.as_str()?)?,
+        ends: Ends {
+            newest: read_id(newest.as_str()?)?,
+            oldest: read_id(oldest.as_str()?)?,
+        },
         came,
         given,
     })
+}
+
+/// An id of the queue, or nothing.
+fn read_id(text: &str) -> Option<Option<(u64, u64)>> {
+    // A new queue has the id zero, which is nobody's.
+    if matches!(text, "" | "0-0") {
+        return Some(None);
+    }
+    let (epoch, place) = text.split_once('-')?;
+    Some(Some((epoch.parse().ok()?, place.parse().ok()?)))
 }
 
 /// The keys with these indexes, which start at one.
@@ -205,9 +243,9 @@ fn read_foreign(shelf: &Shelf, indexes: &str) -> Option<Vec<String>> {
     indexes.split_whitespace().map(key).collect()
 }
 
-fn read_given(text: &str) -> Option<Given> {
+fn read_given(text: &str) -> Option<Move> {
     let mut parts = text.split(':').map(|part| part.parse().ok());
-    let given = Given {
+    let given = Move {
         number: parts.next()??,
         to: parts.next()??,
         units: parts.next()??,

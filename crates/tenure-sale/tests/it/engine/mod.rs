@@ -4,6 +4,8 @@
 #[macro_use]
 mod stage;
 
+/// What the gate remembers of requests.
+mod answers;
 /// Items that are broken beside healthy ones.
 mod care;
 /// Consumers that die, stop, and share the work.
@@ -30,6 +32,8 @@ mod late;
 mod ledger_away;
 /// The life of an order, and of an item.
 mod life;
+/// Accepted orders that never reached the ledger.
+mod lost;
 /// Great numbers, and what counts for a buyer.
 mod numbers;
 /// Cancelled, paid for and expired at once.

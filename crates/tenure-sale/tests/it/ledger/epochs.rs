@@ -141,16 +141,17 @@ async fn answers_are_those_that_count(setup: Setup) {
     setup.ledger.commit(&[order(7, "bob", 1)]).await.unwrap();
     assert_eq!(setup.state(&id(1, 7)).await, Some(OrderState::Lost));
     let answers = setup.ledger.answers(ITEM, DAY, None, 100).await.unwrap();
-    // The first is old and holds units; the second is old; the fourth was cancelled today; the fifth is the
-    // third's twin; the sixth was rejected; the seventh is lost.
+    // The second was cancelled, and its request cannot become another order; the fifth is the third's twin;
+    // the sixth was rejected today; the seventh is lost.
     let numbers: Vec<u64> = answers.iter().map(|answer| answer.order.number()).collect();
-    assert_eq!(numbers, [1, 3, 4, 6]);
+    assert_eq!(numbers, [1, 2, 3, 4, 6]);
     assert_eq!(
-        (answers[1].buyer.as_str(), answers[1].request.as_str()),
+        (answers[2].buyer.as_str(), answers[2].request.as_str()),
         ("bob", "r3")
     );
-    let all = setup.ledger.answers(ITEM, Duration::MAX, None, 100).await;
-    assert_eq!(all.unwrap().len(), 5);
+    // Nobody waits for the answer to one that was rejected long ago.
+    let kept = setup.ledger.answers(ITEM, Duration::ZERO, None, 100).await;
+    assert_eq!(kept.unwrap().len(), 4);
 }
 
 async fn changes_that_the_gate_has_are_forgotten(setup: Setup) {

@@ -1,7 +1,7 @@
 #!lua
 -- begin_load.lua: stop selling and begin to load the item anew, in one atomic step.
 --
--- KEYS  1 gate   2 buyers   3 answers   4 orders   5 dead
+-- KEYS  1 gate   2 buyers   3 answers   4 orders   5 dead   6 answers of the epoch that ends
 -- ARGV  1 epoch   2 fence   3 number of shelves of the item
 -- Reply {'begun'}          nothing is sold until the load is finished
 --       {'refused'}        a load with a greater fence, or with this epoch, came first
@@ -67,6 +67,11 @@ end
 local created = redis.pcall('XGROUP', 'CREATE', KEYS[4], 'ledger', '0', 'MKSTREAM')
 if type(created) == 'table' and created.err and not string.find(created.err, 'BUSYGROUP', 1, true) then
   return created
+end
+-- Answers say whose a lost order was. Those of a load that was not finished are not complete.
+if gate[3] ~= 'loading' and redis.call('EXISTS', KEYS[3]) == 1 then
+  redis.call('UNLINK', KEYS[6])
+  redis.call('RENAME', KEYS[3], KEYS[6])
 end
 redis.call('UNLINK', KEYS[2], KEYS[3])
 redis.call('HSET', KEYS[2], mark, plain(epoch))

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- forget.lua: remove a closed item with nothing left to do, in one atomic step.
 --
--- KEYS  1 gate   2 buyers   3 answers   4 orders   5 dead
+-- KEYS  1 gate   2 buyers   3 answers   4 orders   5 dead   6 answers of the epoch that ended
 -- Reply 1 if it is removed, 0 if it is not closed or entries are left
 
 local state = redis.call('HGET', KEYS[1], 'state')

@@ -7,7 +7,8 @@
 --        number of the last change or ''; entries queued; entries pending; entries dead;
 --        number of shelves or ''; units that arrived or ''; units that left or '';
 --        the move in progress as number:to:units or '';
---        the indexes of keys that hold something else, separated by spaces}
+--        the indexes of keys that hold something else, separated by spaces;
+--        the id of the newest entry that the queue was given, and of the oldest that it has, or ''}
 --
 -- It can be trusted if the server is the one that was loaded, and if it has everything that the
 -- load and the orders since then have written.
@@ -67,8 +68,18 @@ local trusted = #foreign == 0 and gate.run == server() and redis.call('EXISTS', 
 if trusted and gate.state ~= 'loading' then
   trusted = has_numbers() and has_marks()
 end
-local queued, pending, dead = 0, 0, 0
+local queued, pending, dead, newest, oldest = 0, 0, 0, '', ''
 if not is_foreign[4] then
+  if redis.call('EXISTS', KEYS[4]) == 1 then
+    local stream = redis.call('XINFO', 'STREAM', KEYS[4])
+    for n = 1, #stream, 2 do
+      if stream[n] == 'last-generated-id' then
+        newest = stream[n + 1]
+      elseif stream[n] == 'first-entry' and stream[n + 1] then
+        oldest = stream[n + 1][1]
+      end
+    end
+  end
   queued = redis.call('XLEN', KEYS[4])
   local summary = redis.pcall('XPENDING', KEYS[4], 'ledger')
   pending = summary.err and 0 or summary[1]
@@ -82,5 +93,5 @@ end
 return {
   trusted and 1 or 0, gate.state or '', whole(gate.epoch) and gate.epoch or '0', number('left'),
   number('change'), queued, pending, dead, number('spread'), number('came'), number('gone'),
-  gate.out or '', table.concat(foreign, ' '),
+  gate.out or '', table.concat(foreign, ' '), newest, oldest,
 }
