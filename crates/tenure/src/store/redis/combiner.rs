@@ -76,10 +76,11 @@ impl Connection {
         {
             waiting.calls += 1;
             // Sent while the queue is locked: see `RequestQueue::settle`.
-            let Err((batch, error)) = batch.send(self, read_by) else {
+            let Err(unsent) = batch.send(self, read_by) else {
                 continue;
             };
             drop(waiting);
+            let (batch, error) = *unsent;
             batch.finish(Some(self), Err(error));
             waiting = self.queue().waiting();
             waiting.calls -= 1;
@@ -114,7 +115,11 @@ impl Batch {
     }
 
     /// Sends it. When the replies come, each caller gets its own, and what waits is sent next.
-    fn send(self, connection: &Arc<Connection>, read_by: ReadBy) -> Result<(), (Self, WireError)> {
+    fn send(
+        self,
+        connection: &Arc<Connection>,
+        read_by: ReadBy,
+    ) -> Result<(), Box<(Self, WireError)>> {
         let of_node = self.of_node.as_deref();
         let (requests, replies) = of_node.map_or((0, 0), NodeBatch::size);
         let requests = requests + self.acquires.len() + self.releases.len();

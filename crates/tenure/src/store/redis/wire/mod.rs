@@ -208,10 +208,10 @@ impl Wire {
         (batch, read_by): (B, ReadBy),
         encode: impl FnOnce(&B, &mut Vec<u8>),
         finish: impl FnOnce(B, Reply<Vec<Value>>) + Send + 'static,
-    ) -> Result<(), (B, WireError)> {
+    ) -> Result<(), Box<(B, WireError)>> {
         let mut state = self.shared.state();
         if let Some(error) = &state.closed {
-            return Err((batch, error.clone()));
+            return Err(Box::new((batch, error.clone())));
         }
         let lone = (state.is_lone() && requests == 1).then_some(read_by);
         encode(&batch, &mut state.out);
