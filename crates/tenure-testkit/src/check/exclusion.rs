@@ -139,10 +139,10 @@ mod tests {
         );
     }
 
-    fn of_slot(slot: u64, event: Event) -> Event {
+    fn of_slot(slot: u64, event: &Event) -> Event {
         Event {
             lock: format!("s#{slot}"),
-            ..event
+            ..event.clone()
         }
     }
 
@@ -154,9 +154,9 @@ mod tests {
     #[test]
     fn slots_up_to_the_limit_are_fine() {
         let both = vec![
-            of_slot(0, grant(1, 0, 10, 100)),
-            of_slot(1, grant(2, 0, 10, 100)),
-            of_slot(1, grant(3, 0, 100, 200)),
+            of_slot(0, &grant(1, 0, 10, 100)),
+            of_slot(1, &grant(2, 0, 10, 100)),
+            of_slot(1, &grant(3, 0, 100, 200)),
         ];
         assert!(slot_rules(both).is_empty());
     }
@@ -164,9 +164,9 @@ mod tests {
     #[test]
     fn a_slot_too_many_is_found() {
         let three = vec![
-            of_slot(0, grant(1, 0, 10, 100)),
-            of_slot(1, grant(2, 0, 10, 100)),
-            of_slot(1, grant(3, 0, 50, 200)),
+            of_slot(0, &grant(1, 0, 10, 100)),
+            of_slot(1, &grant(2, 0, 10, 100)),
+            of_slot(1, &grant(3, 0, 50, 200)),
         ];
         assert_eq!(slot_rules(three), ["too many permits"]);
     }
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn a_slot_beyond_the_limit_is_found() {
         assert_eq!(
-            slot_rules(vec![of_slot(2, grant(1, 0, 10, 100))]),
+            slot_rules(vec![of_slot(2, &grant(1, 0, 10, 100))]),
             ["no such slot"]
         );
         // Another semaphore, and a lock.

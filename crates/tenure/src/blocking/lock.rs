@@ -17,7 +17,7 @@ use crate::standing::{LostReason, Released};
 #[derive(Clone)]
 #[must_use = "a lock does nothing until it is acquired"]
 pub struct Lock<D = Ordered> {
-    lock: crate::Lock,
+    unowned: crate::Lock,
     handle: Arc<Handle>,
     of: PhantomData<fn() -> D>,
 }
@@ -25,7 +25,7 @@ pub struct Lock<D = Ordered> {
 impl<D> Lock<D> {
     pub(super) fn new(handle: &Arc<Handle>, name: &str) -> Self {
         Self {
-            lock: handle.locks.lock_of(name),
+            unowned: handle.locks.lock_of(name),
             handle: Arc::clone(handle),
             of: PhantomData,
         }
@@ -117,34 +117,34 @@ impl<D> Lock<D> {
 
     /// The lock's name, as given.
     pub fn name(&self) -> &str {
-        self.lock.name()
+        self.unowned.name()
     }
 
     /// Returns the current holder. See [`tenure::Lock::holder`](crate::Lock::holder).
     pub fn holder(&self) -> Result<Option<Holder>> {
-        block_on(self.lock.holder())
+        block_on(self.unowned.holder())
     }
 
     /// Returns the current holder without its client's record. See
     /// [`tenure::Lock::holder_brief`](crate::Lock::holder_brief).
     pub fn holder_brief(&self) -> Result<Option<Holder>> {
-        block_on(self.lock.holder_brief())
+        block_on(self.unowned.holder_brief())
     }
 
     /// Whether the lock is held at this moment.
     pub fn is_locked(&self) -> Result<bool> {
-        block_on(self.lock.is_locked())
+        block_on(self.unowned.is_locked())
     }
 
     fn change(mut self, change: impl FnOnce(crate::Lock) -> crate::Lock) -> Self {
-        self.lock = change(self.lock);
+        self.unowned = change(self.unowned);
         self
     }
 
     /// The lock as this thread may acquire it: a lock may be shared between threads, a hold may
     /// not.
     fn of_this_thread(&self) -> crate::Lock {
-        self.lock.clone().of(holds_of_this_thread(&self.handle))
+        self.unowned.clone().of(holds_of_this_thread(&self.handle))
     }
 
     fn guard(&self, guard: crate::Guard) -> Guard {
@@ -164,6 +164,6 @@ impl Lock {
 
 impl<D> fmt::Debug for Lock<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.lock, f)
+        fmt::Debug::fmt(&self.unowned, f)
     }
 }

@@ -1,9 +1,10 @@
 //! Fair locks where a real server keeps the queue: dead waiters, lost replies, wrong keys and numbers.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tenure::{ErrorKind, Layout, Tenure};
-use tenure_testkit::{RedisServer, RespClient};
+use tenure_testkit::{ClientProcess, RedisServer, RespClient, eventually};
 use tokio::time::timeout;
 
 use crate::hazards::wire::Wire;
@@ -14,6 +15,7 @@ const LONG: Duration = ms(30_000);
 const LATEST: &str = "9000000000000000";
 const QUEUE: &str = "tenure:queue:{n}";
 const ALIVE: &str = "tenure:alive:{n}";
+const WAIT_AT: &str = "TENURE_TEST_WAIT_FAIRLY_AT";
 
 async fn connect(server: &RedisServer) -> Tenure {
     Tenure::connect(server.url()).await.unwrap()
@@ -61,6 +63,51 @@ async fn waiters_that_have_just_died_cost_a_moment() {
     assert!(guard.expect("in time").unwrap().is_valid());
     // Half a second for each, as long as the server sees that nobody hears of the offer.
     assert!(begun.elapsed() >= ms(900), "{:?}", begun.elapsed());
+}
+
+/// A process whose callers wait for their turn. Does nothing unless started by the test below.
+#[test]
+fn waiting_program() {
+    let Ok(url) = std::env::var(WAIT_AT) else {
+        return;
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let tenure = Tenure::connect(&url).await.unwrap();
+        let waiting = (0..3).map(|_| {
+            let lock = tenure.lock("n").fair();
+            tokio::spawn(async move { lock.acquire().await.map(drop) })
+        });
+        for waiter in waiting.collect::<Vec<_>>() {
+            let _ = waiter.await;
+        }
+    });
+}
+
+/// The first places of the queue are those of a process that is killed.
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h39_fair_waiters_that_are_killed_are_passed_over() {
+    let server = RedisServer::start();
+    let tenure = connect(&server).await;
+    let holder = tenure.lock("n").fair().acquire().await.unwrap();
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    program.args(["--exact", "fair::waiting_program", "--nocapture"]);
+    let dead = ClientProcess::spawn(program.env(WAIT_AT, server.url()));
+    let waiters = |count: i64| {
+        let mut redis = server.client();
+        let is_so = || redis.command(&["ZCARD", QUEUE]).int() == count;
+        assert!(eventually(LONG, is_so), "not {count} waiters");
+    };
+    waiters(3);
+    let lock = tenure.lock("n").fair();
+    let living = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    waiters(4);
+    dead.kill();
+    holder.release().await.unwrap();
+    let next = timeout(LONG, living)
+        .await
+        .expect("the dead are waited for");
+    assert!(next.unwrap().is_valid());
 }
 
 /// A queue that is no queue blocks nobody.

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tenure::{ErrorKind, Layout, Mode, Redlock, Tenure};
 use tenure_testkit::{RedisServer, RedlockNodes};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::lua::{
     DOWNGRADE, SHARED_ACQUIRE, SHARED_ADOPT, SHARED_RENEW, UPGRADE, check_bad_numbers,
@@ -206,4 +208,36 @@ fn h22_scripts_of_readers_check_every_number_before_they_write() {
     let keys = ["n", "tenure:readers:{n}"];
     check_bad_numbers(SHARED_RENEW, &keys, &["me", "1000", "0"], &[1], &shared);
     check_bad_numbers(SHARED_ADOPT, &keys, &change, &[2, 3], &shared);
+}
+
+/// So many readers that the lock is shared all the time, in two processes.
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h38_a_writer_enters_among_readers_that_never_stop() {
+    let server = RedisServer::start();
+    let connect = async || Tenure::connect(server.url()).await.unwrap();
+    let clients = [connect().await, connect().await];
+    let mut readers = JoinSet::new();
+    for number in 0..100 {
+        // Each with a lease of its own.
+        let lock = clients[number % 2].owner().lock("n").shared();
+        readers.spawn(async move {
+            loop {
+                let guard = lock.acquire().await.unwrap();
+                tokio::time::sleep(ms(20)).await;
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    let is_shared = async || {
+        let holder = clients[0].lock("n").holder_brief().await.unwrap();
+        holder.is_some_and(|holder| holder.readers > 20)
+    };
+    assert!(soon(is_shared).await, "too few readers");
+    for writer in &clients {
+        let lock = writer.lock("n");
+        let entering = timeout(ms(20_000), lock.acquire()).await;
+        let guard = entering.expect("no writer enters");
+        guard.unwrap().release().await.unwrap();
+    }
+    readers.abort_all();
 }

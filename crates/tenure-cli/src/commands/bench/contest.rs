@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use tenure::{Lock, Locks, Unordered};
+use tenure::{Lock, Unordered};
 use tenure_view::timings::Timings;
 use tokio::task::JoinSet;
 

@@ -139,7 +139,7 @@ pub struct RunArgs {
 
     /// Let at most N of these commands run at once, instead of one
     ///
-    /// Each has a slot of its own, whose number is in TENURE_SLOT. All of them must use the same N:
+    /// Each has a slot of its own, whose number is in `TENURE_SLOT`. All of them must use the same N:
     /// one that uses another ends with exit code 64.
     #[arg(
         short = 'j',
@@ -240,6 +240,10 @@ pub enum OnLost {
 }
 
 /// The checked options.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of the command line"
+)]
 pub struct Plan {
     /// The locks to hold: at least one.
     pub names: Vec<String>,

@@ -260,10 +260,11 @@ impl LocalQueues {
 
     /// The store no longer has this place in its queue, although the task relies on it.
     pub(super) fn lost_store_place(&self, place: QueuedWaiter) {
+        let QueuedWaiter { name, id } = place;
         let registry = self.registry();
-        let message = QueueMessage::LostStorePlace(place.id.clone());
-        if !registry.fair.tell(&place.name, &place.id, message.clone()) {
-            registry.tell_plain(&place.name, message);
+        let message = QueueMessage::LostStorePlace(id.clone());
+        if !registry.fair.tell(&name, &id, message) {
+            registry.tell_plain(&name, QueueMessage::LostStorePlace(id));
         }
     }
 
