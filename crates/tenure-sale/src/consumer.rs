@@ -7,6 +7,7 @@ pub(crate) mod contradiction;
 mod keeper;
 mod options;
 pub(crate) mod settle;
+mod takeover;
 mod worker;
 
 use std::fmt;

@@ -10,6 +10,7 @@
 
 pub(crate) mod background;
 mod drain;
+pub(crate) mod put_back;
 pub(crate) mod running;
 
 use std::sync::Arc;
@@ -52,6 +53,8 @@ pub(crate) enum Need {
     Change(u64),
     /// Rebuild in any case.
     Always,
+    /// The same, and an operator has decided it: also if the ledger was put back.
+    Decided,
 }
 
 /// Rebuilds, and continues if the caller is dropped: an abandoned load would leave a gate that
@@ -130,7 +133,7 @@ async fn under_lock(
     if is_met(core, item, need).await? {
         return Ok(true);
     }
-    let Some(load) = load_once(core, item, guard, strictly).await? else {
+    let Some(load) = load_once(core, item, need, guard, strictly).await? else {
         return Ok(false);
     };
     core.counters.rebuilds.one();
@@ -139,30 +142,46 @@ async fn under_lock(
 }
 
 /// `None` if it was overtaken.
-async fn load_once(core: &Core, item: &str, guard: &Guard, strictly: bool) -> Result<Option<Load>> {
+async fn load_once(
+    core: &Core,
+    item: &str,
+    need: Need,
+    guard: &Guard,
+    strictly: bool,
+) -> Result<Option<Load>> {
     let (gate, ledger, fence) = (&core.gate, &core.ledger, guard.fence());
+    // In this order: the ledger is always ahead of a gate that was loaded from it.
+    let standing = gate.standing(item).await?;
     let known = core.item(item).await?;
     if known.state == ItemState::Draft {
         let message = format!("cannot load the gate with `{item}`: it is a draft, open it first");
         return Err(Error::new(ErrorKind::Conflict, message));
     }
-    if let Some(standing) = gate.standing(item).await?
-        && !standing.foreign.is_empty()
-    {
+    let standing = standing.unwrap_or_default();
+    if !standing.foreign.is_empty() {
         warn!(item, keys = ?standing.foreign, "keys of the gate hold something else: they are deleted");
     }
+    let is_ahead = put_back::is_ahead(&standing, &known);
+    if is_ahead && !matches!(need, Need::Decided) {
+        return Err(put_back::told(&known, &standing));
+    }
     // Under the next epoch, unless another rebuild gets in first.
-    if !gate
-        .begin_load(item, known.epoch + 1, fence, known.spread)
-        .await?
-    {
+    let newest = put_back::newest_epoch(&standing).max(known.epoch);
+    let next = (newest + 1).max(standing.epoch);
+    if !gate.begin_load(item, next, fence, known.spread).await? {
         return Err(overtaken(core, item).await);
+    }
+    if is_ahead {
+        ledger.adopt(item, newest).await?;
     }
     if !bug("rebuild-without-drain") {
         drain(core, item, guard).await?;
     }
+    if is_ahead {
+        put_back::remember(core, item).await?;
+    }
     ledger.end_epoch(item, &gate.ended(item).await?).await?;
-    let load = ledger.next_epoch(item, fence).await?;
+    let load = ledger.next_epoch_from(item, fence, next).await?;
     failpoint("rebuild.after_epoch");
     lost::find_before_load(core, item).await;
     if !gate
@@ -237,7 +256,7 @@ async fn buyers_changed(core: &Core, item: &str, load: &Load) -> Result<bool> {
 
 /// Whether nothing has to be done.
 pub(crate) async fn is_met(core: &Core, item: &str, need: Need) -> Result<bool> {
-    if matches!(need, Need::Always) {
+    if matches!(need, Need::Always | Need::Decided) {
         return Ok(false);
     }
     let Some(standing) = core.gate.standing(item).await? else {
@@ -265,15 +284,10 @@ async fn overtaken(core: &Core, item: &str) -> Error {
     let (Ok(Some(standing)), Ok(known)) = (standing, known) else {
         return stale(item, "the gate or the ledger is not responding");
     };
-    if standing.epoch <= known.epoch {
-        return stale(item, "a later rebuild came first");
+    if put_back::is_ahead(&standing, &known) {
+        return put_back::told(&known, &standing);
     }
-    let message = format!(
-        "the gate has `{item}` under epoch {}, but this ledger has it under {}: the gate was \
-             loaded from another ledger, or this ledger was restored from an older backup",
-        standing.epoch, known.epoch
-    );
-    Error::new(ErrorKind::Conflict, message)
+    stale(item, "a later rebuild came first")
 }
 
 fn stale(item: &str, cause: &str) -> Error {

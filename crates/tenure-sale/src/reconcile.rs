@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::gate::{ShelfStanding, Standing};
 use crate::item::{Item, ItemState};
 use crate::ledger::Count;
-use crate::rebuild::{self, Need};
+use crate::rebuild::{self, Need, put_back};
 use crate::relay;
 use crate::sale::Sale;
 
@@ -32,6 +32,10 @@ pub enum Mode {
 /// move while the parts are read, the parts are from different moments:
 /// [`settled`](Report::settled) says whether the drift is meaningful.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each answers a question of its own"
+)]
 #[non_exhaustive]
 pub struct Report {
     /// The item in the ledger.
@@ -67,6 +71,7 @@ pub struct Report {
     /// Whether nothing moved while the parts were read, so that [`drift`](Report::drift) is
     /// accurate.
     pub settled: bool,
+    put_back: bool,
     /// Whether the gate was rebuilt; the rest of the report is from after that.
     pub repaired: bool,
 }
@@ -106,6 +111,12 @@ impl Report {
         }
     }
 
+    /// Whether the gate knows more than the ledger: the ledger was put back, for example restored
+    /// from an older copy.
+    pub fn is_put_back(&self) -> bool {
+        self.put_back
+    }
+
     /// The shelves whose own books do not balance.
     pub fn drifting(&self) -> impl Iterator<Item = &ShelfStanding> {
         self.shelves.iter().filter(|shelf| shelf.drift != 0)
@@ -121,7 +132,7 @@ impl Sale {
     pub async fn reconcile(&self, item: &str, mode: Mode) -> Result<Report> {
         let mut report = self.quiet_report(item).await?;
         if mode == Mode::Repair && !report.is_clean() && report.item.state != ItemState::Draft {
-            rebuild::in_background(self.core(), item, Need::Always).await?;
+            rebuild::in_background(self.core(), item, Need::Decided).await?;
             report = self.quiet_report(item).await?;
             report.repaired = true;
         }
@@ -185,6 +196,7 @@ impl Report {
         let number = |of: fn(&Standing) -> u64| gate.map_or(0, of);
         let sells = |gate: &Standing| gate.current && gate.state.is_some();
         let gate_change = number(|gate| gate.change);
+        let put_back = gate.is_some_and(|gate| put_back::is_ahead(gate, &item));
         let pending = number(|gate| gate.pending);
         // Entries held by a consumer may already be in the ledger.
         let moving = number(|gate| gate.moving);
@@ -204,7 +216,8 @@ impl Report {
             gate_epoch: number(|gate| gate.epoch),
             gate_change,
             ledger_change: item.change,
-            settled,
+            settled: settled || put_back,
+            put_back,
             repaired: false,
             by_state,
             item,
@@ -291,6 +304,9 @@ impl Report {
             (true, true) => "all agree",
             (false, true) if self.held != self.item.sold => {
                 "the ledger contradicts itself: a rebuild cannot repair that"
+            }
+            (false, true) if self.is_put_back() => {
+                "the gate knows more than the ledger, which was put back: see docs/restoring.md"
             }
             (false, true) if !self.current => "the gate must be rebuilt",
             (false, true) => "gate and ledger disagree: repair rebuilds the gate",

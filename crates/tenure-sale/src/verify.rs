@@ -52,7 +52,14 @@ impl Verdict {
             ));
         }
         let drifts = report.drift().is_some_and(|drift| drift != 0);
-        if !report.gate_agrees() && !drifts && report.drifting().next().is_none() {
+        if report.is_put_back() {
+            let (gate, ledger) = (report.gate_epoch, report.item.epoch);
+            broken.push(format!(
+                "the gate has epoch {gate} and change {}, the ledger epoch {ledger} and change {}: the \
+                 ledger was put back, see docs/restoring.md",
+                report.gate_change, report.ledger_change
+            ));
+        } else if !report.gate_agrees() && !drifts && report.drifting().next().is_none() {
             broken.push("the gate does not sell what this ledger has: rebuild it".to_owned());
         }
         for order in &self.unaccounted {

@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use tenure_sale::ConsumerOptions;
+
 use crate::log::Log;
 use crate::token::Token;
 
@@ -15,8 +17,8 @@ pub struct Settings {
     pub limits: LimitSettings,
     /// Whether home-made locks and, on a server, the playground are served.
     pub demo: bool,
-    /// Whether this instance writes orders to the ledger.
-    pub consumer: bool,
+    /// How this instance writes orders to the ledger; `None` if it does not.
+    pub consumer: Option<ConsumerOptions>,
     /// The address that responses name.
     pub address: SocketAddr,
     /// Prefix of every path, as in `/tenure`; empty for none.
@@ -65,7 +67,7 @@ impl Default for Settings {
             access: Access::default(),
             limits: LimitSettings::default(),
             demo: false,
-            consumer: true,
+            consumer: Some(ConsumerOptions::default()),
             address: (Ipv4Addr::LOCALHOST, 8080).into(),
             base_path: String::new(),
             ledger: None,

@@ -13,9 +13,10 @@ use futures_util::FutureExt as _;
 use serde::Serialize;
 use tenure::Locks;
 use tenure_demo::item::stock_demo;
-use tenure_sale::Sale;
+use tenure_sale::{ConsumerOptions, Sale};
 use tenure_serve::{Access, App, BrokenLocks, Log, Parts, Settings};
 use tenure_view::output::{complain, say, say_json};
+use tenure_view::time;
 use tokio::net::TcpListener;
 
 use self::limits::LimitArgs;
@@ -70,6 +71,10 @@ pub struct ServeArgs {
     /// Do not consume orders: run `tenure sale consume` elsewhere
     #[arg(long)]
     no_consumer: bool,
+
+    /// Take over orders of a consumer that was not heard of for this long
+    #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = time::parse)]
+    dead_after: Duration,
 
     /// Prefix of every path, such as `/tenure`, for a proxy that does not strip it
     #[arg(long, value_name = "PATH", default_value = "", value_parser = listen::base_path)]
@@ -148,7 +153,8 @@ async fn serve(args: &ServeArgs) -> Result<Exit> {
         },
         limits: args.limits.settings(),
         demo: args.demo,
-        consumer: !args.no_consumer && !args.read_only,
+        consumer: (!args.no_consumer && !args.read_only)
+            .then(|| ConsumerOptions::default().dead_after(args.dead_after)),
         address,
         base_path: args.base_path.clone(),
         ledger: ledger.as_deref().map(ledger::shown),

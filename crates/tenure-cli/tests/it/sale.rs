@@ -1,5 +1,7 @@
 //! `tenure sale`.
 
+mod restoring;
+
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

@@ -11,12 +11,13 @@ use tracing::{debug, warn};
 
 use super::backoff::Backoff;
 use super::options::ConsumerOptions;
+use super::takeover;
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gate::Standing;
 use crate::item::{Item, ItemState};
 use crate::lost;
-use crate::rebuild::{self, Need, background};
+use crate::rebuild::{self, Need, background, put_back};
 use crate::relay;
 
 /// The items that are cared for.
@@ -60,16 +61,39 @@ impl Care {
     }
 }
 
-/// Keeps the gate of an item on sale in order, and finds the lost orders of epochs that have ended.
-pub(super) async fn keep(core: Arc<Core>, item: Item, counts: bool) -> Result<()> {
-    let name = item.name.as_str();
+/// What is needed to care for an item on sale.
+pub(super) struct Keeping {
+    pub(super) core: Arc<Core>,
+    pub(super) item: Item,
+    /// Whether an epoch has ended whose lost orders were not looked for.
+    pub(super) counts: bool,
+    /// Of the consumer.
+    pub(super) name: String,
+    pub(super) options: ConsumerOptions,
+    pub(super) stop: CancellationToken,
+}
+
+/// Keeps the gate of an item on sale in order, finds lost orders, and takes over from consumers that
+/// died.
+pub(super) async fn keep(keeping: Keeping) -> Result<()> {
+    let Keeping {
+        core, item, counts, ..
+    } = &keeping;
+    let (counts, name) = (*counts, item.name.as_str());
     if counts {
-        lost::find(&core, name).await?;
+        lost::find(core, name).await?;
     }
     let standing = core.gate.standing(name).await?;
-    let Some(standing) = standing.filter(|standing| is_in_order(standing, &item)) else {
-        background::join(&core, name).await;
-        if rebuild::is_met(&core, name, Need::Current).await? {
+    if standing
+        .as_ref()
+        .is_some_and(|standing| put_back::is_ahead(standing, item))
+    {
+        // The item was read before the gate.
+        put_back::check(core, name).await?;
+    }
+    let Some(standing) = standing.filter(|standing| is_in_order(standing, item)) else {
+        background::join(core, name).await;
+        if rebuild::is_met(core, name, Need::Current).await? {
             return Ok(());
         }
         let message = format!("the gate of `{name}` must be rebuilt, and that failed");
@@ -79,9 +103,22 @@ pub(super) async fn keep(core: Arc<Core>, item: Item, counts: bool) -> Result<()
         core.gate.finish_moves(name).await?;
     }
     if standing.change < item.change {
-        relay::relay(&core, name).await?;
+        relay::relay(core, name).await?;
     }
-    lost::watch::look(&core, &item, &standing).await
+    if standing.pending > 0 {
+        let (dead_after, deliveries_max) =
+            (keeping.options.dead_after, keeping.options.deliveries_max);
+        let taking = takeover::look(
+            core,
+            name,
+            &keeping.name,
+            dead_after,
+            deliveries_max,
+            &keeping.stop,
+        );
+        taking.await?;
+    }
+    lost::watch::look(core, item, &standing).await
 }
 
 /// A closed item needs a worker while its queue is not empty, and changes may still have to be

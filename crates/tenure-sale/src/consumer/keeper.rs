@@ -12,6 +12,7 @@ use tracing::warn;
 
 use super::care::{self, Care};
 use super::options::ConsumerOptions;
+use super::takeover;
 use super::worker::Worker;
 use crate::core::Core;
 use crate::error::Result;
@@ -74,6 +75,9 @@ impl Keeper {
         let every = self.options.sweep_every;
         let sweeping = sweeper::run(Arc::clone(&self.core), every, self.stop.clone());
         let _sweeper = AbortOnDropHandle::new(tokio::spawn(sweeping));
+        let dead_after = self.options.dead_after;
+        let beating = takeover::beat(Arc::clone(&self.core), self.name.clone(), dead_after);
+        let _heart = AbortOnDropHandle::new(tokio::spawn(beating));
         let core = Arc::clone(&self.core);
         while !self.stop.is_cancelled() {
             // Before the round: an item opened meanwhile wakes us at once.
@@ -129,7 +133,15 @@ impl Keeper {
         for item in &on_sale {
             let counts = uncounted.contains(&item.name);
             // Boxed, as below: a future of its own is large.
-            let keeping = Box::pin(care::keep(Arc::clone(&self.core), item.clone(), counts));
+            let keeping = care::Keeping {
+                core: Arc::clone(&self.core),
+                item: item.clone(),
+                counts,
+                name: self.name.clone(),
+                options: self.options.clone(),
+                stop: self.stop.clone(),
+            };
+            let keeping = Box::pin(care::keep(keeping));
             self.care_for(&item.name, keeping).await;
         }
         if with_closed {

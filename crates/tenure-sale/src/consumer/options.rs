@@ -7,6 +7,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// The maximum number of entries in one ledger transaction.
 const BATCH_MAX: usize = 5_000;
 
+/// Shorter than this, a consumer would be busy with saying that it is alive.
+const DEAD_AFTER_MIN: Duration = Duration::from_millis(100);
+
 /// The options of a [`Consumer`](crate::Consumer).
 ///
 /// ```
@@ -20,6 +23,7 @@ const BATCH_MAX: usize = 5_000;
 pub struct ConsumerOptions {
     pub(super) batch: usize,
     pub(super) idle: Duration,
+    pub(super) dead_after: Duration,
     pub(super) deliveries_max: u64,
     pub(super) sweep_every: Duration,
     pub(super) look_every: Duration,
@@ -32,6 +36,7 @@ impl Default for ConsumerOptions {
         Self {
             batch: 200,
             idle: Duration::from_secs(30),
+            dead_after: Duration::from_millis(1_500),
             deliveries_max: super::settle::DELIVERIES_MAX,
             sweep_every: Duration::from_secs(1),
             look_every: Duration::from_millis(500),
@@ -49,11 +54,19 @@ impl ConsumerOptions {
         self
     }
 
-    /// When entries that another consumer read but did not acknowledge are claimed: after 30 s by
-    /// default. It should be longer than any transaction takes; if it is shorter, work is done
+    /// When entries that another consumer read but did not acknowledge are claimed although it is
+    /// alive: after 30 s by default. It should be longer than any transaction takes; if it is shorter, work is done
     /// twice, which is harmless.
     pub fn idle(mut self, idle: Duration) -> Self {
         self.idle = idle;
+        self
+    }
+
+    /// When a consumer that is no longer heard of counts as dead, so that others take over what it has
+    /// read: after 1.5 s by default. If it is shorter than a pause of the machine, work is done twice,
+    /// which is harmless; if it is longer, orders that a killed process has read are confirmed later.
+    pub fn dead_after(mut self, limit: Duration) -> Self {
+        self.dead_after = limit;
         self
     }
 
@@ -96,6 +109,14 @@ impl ConsumerOptions {
             let message = format!(
                 "cannot use `{}` as the batch of a consumer: it must be 1 to {BATCH_MAX}",
                 self.batch
+            );
+            return Err(Error::new(ErrorKind::InvalidSetting, message));
+        }
+        if self.dead_after < DEAD_AFTER_MIN {
+            let message = format!(
+                "cannot use {:?} as the time after which a consumer counts as dead: it must be at \
+                 least {DEAD_AFTER_MIN:?}",
+                self.dead_after
             );
             return Err(Error::new(ErrorKind::InvalidSetting, message));
         }

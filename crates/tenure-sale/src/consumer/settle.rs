@@ -4,6 +4,7 @@
 //! |---|---|
 //! | settled, known, stale | acknowledge |
 //! | refused | bury |
+//! | ahead | the ledger was put back: all stays in the queue, and the gate stops |
 //! | an error for the batch | entry by entry |
 //! | a conflict with other transactions | all stays in the queue: no entry is at fault |
 //! | an error for one entry, but it responds otherwise | leave it in the queue; after some deliveries, bury it |
@@ -16,10 +17,11 @@ use tracing::{debug, error, warn};
 
 use crate::core::Core;
 use crate::entry::{Entry, Wanted};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::{bug, failpoint};
 use crate::ledger::{Fate, was_kept_waiting};
 use crate::order::{OrderId, OrderState};
+use crate::rebuild;
 
 /// After this many deliveries, an entry that the ledger does not accept is buried.
 pub(crate) const DELIVERIES_MAX: u64 = 5;
@@ -128,11 +130,15 @@ async fn is_there(core: &Core, item: &str, cause: Error) -> Result<Settled> {
 async fn conclude(core: &Core, item: &str, entries: &[Entry], fates: Vec<Fate>) -> Result<Settled> {
     failpoint("consumer.after_commit");
     core.counters.batches.one();
-    let mut settled = Settled::default();
+    let (mut settled, mut ahead) = (Settled::default(), false);
     let mut done = Vec::with_capacity(entries.len());
     let mut news = Vec::with_capacity(entries.len());
     for (entry, fate) in entries.iter().zip(fates) {
         count(core, &fate);
+        if fate == Fate::Ahead {
+            ahead = true;
+            continue;
+        }
         if let Fate::Refused(reason) = &fate {
             bury(core, item, entry, reason).await?;
             continue;
@@ -146,6 +152,11 @@ async fn conclude(core: &Core, item: &str, entries: &[Entry], fates: Vec<Fate>) 
     core.gate.acknowledge(item, &done).await?;
     core.followers.settled(item, &news);
     core.hub.tell(news);
+    if ahead {
+        rebuild::put_back::check(core, item).await?;
+        let message = format!("entries of `{item}` are of an epoch that the ledger did not begin");
+        return Err(Error::new(ErrorKind::Conflict, message));
+    }
     Ok(settled)
 }
 
@@ -175,7 +186,7 @@ fn state_of(entry: &Entry, fate: &Fate) -> Option<OrderState> {
         Fate::Settled(state) | Fate::Known(state) => Some(*state),
         Fate::Stale if matches!(entry.what, Ok(Wanted::Order { .. })) => Some(OrderState::Lost),
         // A request about an order that is already in the ledger was not done.
-        Fate::Stale | Fate::Withdrawal(_) | Fate::Refused(_) => None,
+        Fate::Stale | Fate::Withdrawal(_) | Fate::Refused(_) | Fate::Ahead => None,
     }
 }
 
@@ -184,7 +195,7 @@ fn releases(fate: &Fate) -> bool {
     match fate {
         Fate::Settled(state) => !state.holds_units(),
         Fate::Withdrawal(done) => !done,
-        Fate::Known(_) | Fate::Stale | Fate::Refused(_) => false,
+        Fate::Known(_) | Fate::Stale | Fate::Refused(_) | Fate::Ahead => false,
     }
 }
 
@@ -200,6 +211,6 @@ fn count(core: &Core, fate: &Fate) {
         Fate::Withdrawal(_) => counters.committed.one(),
         Fate::Known(_) => counters.redelivered.one(),
         Fate::Stale => counters.stale_entries.one(),
-        Fate::Refused(_) => {}
+        Fate::Refused(_) | Fate::Ahead => {}
     }
 }

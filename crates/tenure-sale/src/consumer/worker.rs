@@ -15,6 +15,7 @@ use crate::core::Core;
 use crate::entry::Entry;
 use crate::error::Result;
 use crate::failpoint::failpoint;
+use crate::rebuild::put_back;
 use crate::relay;
 
 /// How long one read for new entries blocks. A clean stop waits for its end, because a reply in
@@ -39,7 +40,7 @@ impl Worker {
         let mut held: Vec<Entry> = Vec::new();
         let mut backoff = Backoff::new();
         let mut claims_at = Instant::now();
-        let mut gives_up_at = None;
+        let (mut gives_up_at, mut checked) = (None, false);
         loop {
             if self.stop.is_cancelled() {
                 let now = Instant::now();
@@ -48,7 +49,7 @@ impl Worker {
                     break;
                 }
             }
-            match self.turn(&mut held, &mut claims_at).await {
+            match self.turn(&mut held, &mut claims_at, &mut checked).await {
                 Ok(()) => backoff.reset(),
                 Err(error) => {
                     debug!(item = self.item, %error, "a consumer pauses: gate or ledger unavailable");
@@ -67,7 +68,17 @@ impl Worker {
 
     /// Settles the entries it holds, or reads new ones. After an error it still holds the same
     /// entries: they are neither read nor counted as delivered again.
-    async fn turn(&self, held: &mut Vec<Entry>, claims_at: &mut Instant) -> Result<()> {
+    async fn turn(
+        &self,
+        held: &mut Vec<Entry>,
+        claims_at: &mut Instant,
+        checked: &mut bool,
+    ) -> Result<()> {
+        if !*checked {
+            // A ledger that was put back must not take entries before that is noticed.
+            put_back::check(&self.core, &self.item).await?;
+            *checked = true;
+        }
         if held.is_empty() {
             *held = self.take(claims_at).await?;
             if held.is_empty() {

@@ -197,6 +197,15 @@ impl Gate {
         each!(self, item, begin_load(item, epoch, fence, spread))
     }
 
+    /// Stops the sale of an item until an operator has it rebuilt. A gate in memory is never ahead of
+    /// its ledger.
+    pub(crate) async fn stop(&self, item: &str) -> Result<()> {
+        match &self.backend {
+            Backend::Memory(_) => Ok(()),
+            Backend::Redis(gate) => gate.stop(item).await,
+        }
+    }
+
     /// What the shelves of an item whose load has begun know of the epoch before. A shelf that lost
     /// data is not among them.
     pub(crate) async fn ended(&self, item: &str) -> Result<Vec<Ended>> {
@@ -324,6 +333,28 @@ impl Gate {
         count: usize,
     ) -> Result<Vec<Entry>> {
         each!(self, item, claim(item, consumer, idle, count))
+    }
+
+    /// Tells that a consumer is alive, and will be for this long.
+    pub(crate) async fn beat(&self, consumer: &str, lasts: Duration) -> Result<()> {
+        match &self.backend {
+            Backend::Memory(_) => Ok(()),
+            Backend::Redis(gate) => gate.beat(consumer, lasts).await,
+        }
+    }
+
+    /// Delivers entries of consumers that are not alive, if they were delivered at least `idle` ago.
+    pub(crate) async fn claim_from_dead(
+        &self,
+        item: &str,
+        consumer: &str,
+        idle: Duration,
+        count: usize,
+    ) -> Result<Vec<Entry>> {
+        match &self.backend {
+            Backend::Memory(_) => Ok(Vec::new()),
+            Backend::Redis(gate) => gate.claim_from_dead(item, consumer, idle, count).await,
+        }
     }
 
     /// Removes entries from the queue for good, after their commit. Entries that are already gone

@@ -3,7 +3,7 @@
 use crate::item::ItemState;
 
 /// The gate's state of an item.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Whether the server is the one that was loaded and has all keys of the item, so that orders
     /// may be accepted.
@@ -34,8 +34,18 @@ pub struct Standing {
     /// Keys of the item that hold something else than what the gate writes there. A rebuild deletes
     /// them.
     pub foreign: Vec<String>,
+    /// Whether it was stopped because the ledger knows less than it does.
+    pub(crate) stopped: bool,
     /// The ends of the queue on each shelf.
     pub(crate) queues: Vec<Ends>,
+}
+
+impl Standing {
+    /// The newest epoch of an entry that was ever queued.
+    pub(crate) fn newest_in_queue(&self) -> u64 {
+        let newest = self.queues.iter().filter_map(|ends| ends.newest);
+        newest.map(|(epoch, _)| epoch).max().unwrap_or_default()
+    }
 }
 
 /// The ends of a queue: epoch and place of its entries.

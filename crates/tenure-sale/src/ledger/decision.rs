@@ -221,12 +221,7 @@ impl<'a> Desk<'a, '_> {
         match entry.id.epoch().cmp(&self.item.epoch) {
             std::cmp::Ordering::Less => Some(Fate::Stale),
             std::cmp::Ordering::Equal => None,
-            std::cmp::Ordering::Greater => Some(Fate::Refused(format!(
-                "it has epoch {}, but the ledger knows epochs only up to {}: was the ledger \
-                 restored from a backup?",
-                entry.id.epoch(),
-                self.item.epoch
-            ))),
+            std::cmp::Ordering::Greater => Some(Fate::Ahead),
         }
     }
 

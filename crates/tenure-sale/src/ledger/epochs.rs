@@ -70,6 +70,8 @@ const ANSWERS: Sql = Sql::each(answers!(sqlite_now!()), answers!(postgres_now!()
 pub(super) struct NextEpoch<'a> {
     pub(super) item: &'a str,
     pub(super) fence: Fence,
+    /// The gate's load has begun under this epoch.
+    pub(super) least: u64,
 }
 
 impl Work for NextEpoch<'_> {
@@ -91,7 +93,7 @@ impl Work for NextEpoch<'_> {
             return Err(Error::new(ErrorKind::Conflict, message).into());
         }
         let item = locked.item;
-        let epoch = item.epoch + 1;
+        let epoch = (item.epoch + 1).max(self.least);
         let name = || Param::Text(self.item);
         let params = [
             name(),
@@ -114,7 +116,7 @@ impl Work for NextEpoch<'_> {
 }
 
 /// Ends the epoch of the shelves of which nothing more is known.
-async fn end_open(session: &mut Session, item: &Item) -> Result<(), Fault> {
+pub(super) async fn end_open(session: &mut Session, item: &Item) -> Result<(), Fault> {
     let shelves = if item.epoch == 0 { 0 } else { item.spread };
     for shelf in 0..shelves {
         let params = [

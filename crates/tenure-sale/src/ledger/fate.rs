@@ -2,8 +2,8 @@
 
 use crate::order::{Order, OrderState};
 
-/// The fate of an entry that was sent to the ledger. All but [`Refused`](Fate::Refused) mean that
-/// the entry is settled and can be acknowledged.
+/// The fate of an entry that was sent to the ledger. All but [`Refused`](Fate::Refused) and
+/// [`Ahead`](Fate::Ahead) mean that the entry is settled and can be acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It is now in the ledger, in this state (reserved, rejected, or cancelled if that was
@@ -15,6 +15,9 @@ pub enum Fate {
     Withdrawal(bool),
     /// From an epoch older than the item's: only recorded as lost.
     Stale,
+    /// From an epoch newer than the item's: the ledger was put back, for example restored from an
+    /// older copy. Leave it where it is, and stop the gate.
+    Ahead,
     /// It contradicts the ledger's data for the same order id, or cannot be read. Bury it.
     Refused(String),
 }

@@ -339,7 +339,7 @@ impl Lose<'_> {
 }
 
 /// Whether it can be recorded as an order: nobody knows whose it was, or its names are in order.
-fn is_order(lost: &Lost) -> bool {
+pub(super) fn is_order(lost: &Lost) -> bool {
     !lost.is_no_order
         && (lost.buyer.is_empty()
             || buyer_name(&lost.buyer).is_ok()

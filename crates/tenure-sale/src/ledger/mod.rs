@@ -12,6 +12,7 @@ mod decision;
 mod epochs;
 mod fate;
 mod fault;
+mod forgotten;
 mod items;
 mod lost;
 mod moves;
@@ -226,7 +227,31 @@ impl Ledger {
     /// loaded with. From now on entries of older epochs are refused. A lower fence than the last is
     /// refused with `Err(Conflict)`.
     pub async fn next_epoch(&self, item: &str, fence: Fence) -> Result<Load> {
-        self.books.write(&epochs::NextEpoch { item, fence }).await
+        self.next_epoch_from(item, fence, 0).await
+    }
+
+    /// The same, under this epoch or a greater one.
+    pub(crate) async fn next_epoch_from(
+        &self,
+        item: &str,
+        fence: Fence,
+        least: u64,
+    ) -> Result<Load> {
+        let next = epochs::NextEpoch { item, fence, least };
+        self.books.write(&next).await
+    }
+
+    /// Makes the gate's epoch the item's, if it is greater: the ledger was put back.
+    pub(crate) async fn adopt(&self, item: &str, epoch: u64) -> Result<()> {
+        self.books.write(&forgotten::Adopt { item, epoch }).await
+    }
+
+    /// Stores those of these orders that the ledger has forgotten, as dead letters, and returns how
+    /// many they were.
+    pub(crate) async fn remember(&self, item: &str, orders: &[(OrderId, Lost)]) -> Result<u64> {
+        self.books
+            .write(&forgotten::Remember { item, orders })
+            .await
     }
 
     /// Records how many entries the shelves of the current epoch were given, before the next one

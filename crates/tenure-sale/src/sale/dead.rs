@@ -132,6 +132,9 @@ impl Sale {
             }
             Some(Fate::Stale) => return Ok(OrderState::Lost),
             Some(Fate::Refused(reason)) => reason,
+            Some(Fate::Ahead) => {
+                "its epoch is newer than the ledger's, which was put back: rebuild the item".into()
+            }
             Some(Fate::Settled(_) | Fate::Known(_)) | None => "it is still dead".to_owned(),
         };
         let message = format!("the ledger still does not accept `{}`: {cause}", entry.id);

@@ -83,7 +83,8 @@ impl Sale {
         self.core().item(name).await
     }
 
-    /// Reloads the gate from the ledger, even if it is in order. Concurrent calls are safe: one
+    /// Reloads the gate from the ledger, even if it is in order, or if it knows more than a ledger
+    /// that was put back: orders that only the gate knows become dead letters then. Concurrent calls are safe: one
     /// waits for the other.
     ///
     /// The gate refuses orders meanwhile. First everything in the queue is committed to the ledger,
@@ -95,7 +96,7 @@ impl Sale {
     /// otherwise the error of the gate or ledger. The gate may then refuse orders until it is
     /// rebuilt; consumers do that by themselves.
     pub async fn rebuild(&self, name: &str) -> Result<Item> {
-        rebuild::in_background(self.core(), name, Need::Always).await?;
+        rebuild::in_background(self.core(), name, Need::Decided).await?;
         self.core().item(name).await
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_sale::{ConsumerOptions, Sale};
+use tenure_sale::Sale;
 
 use crate::state::AppState;
 
@@ -43,11 +43,13 @@ async fn watch(app: AppState, sale: Sale) {
 
 /// Writes orders from the queues to the ledger. A gate in memory does that itself.
 async fn consume(app: AppState, sale: Sale) {
-    if !app.settings.consumer || sale.gate().is_memory() {
+    let Some(options) = app.settings.consumer.clone() else {
+        return;
+    };
+    if sale.gate().is_memory() {
         return;
     }
-    let options = ConsumerOptions::default().stop_within(STOP_WITHIN);
-    match sale.consume(options) {
+    match sale.consume(options.stop_within(STOP_WITHIN)) {
         Ok(consumer) => {
             app.stop.cancelled().await;
             consumer.stop().await;

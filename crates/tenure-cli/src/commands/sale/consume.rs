@@ -37,7 +37,11 @@ pub struct ConsumeArgs {
     #[arg(long, value_name = "ORDERS", default_value_t = 200)]
     batch: usize,
 
-    /// Take over orders of another consumer after this idle time
+    /// Take over orders of a consumer that was not heard of for this long
+    #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = time::parse)]
+    dead_after: Duration,
+
+    /// Take over orders of another consumer after this idle time, even if it is alive
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time::parse)]
     idle: Duration,
 
@@ -61,6 +65,7 @@ pub fn run(args: &ConsumeArgs) -> Result<Exit> {
     let options = ConsumerOptions::default()
         .batch(args.batch)
         .idle(args.idle)
+        .dead_after(args.dead_after)
         .deliveries_max(args.deliveries);
     args.place.with_sale(async |sale| {
         let mut signals = Signals::new()?;

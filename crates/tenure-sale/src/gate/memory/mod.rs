@@ -93,6 +93,7 @@ impl MemoryGate {
                 moving: 0,
                 shelves: Vec::new(),
                 foreign: Vec::new(),
+                stopped: false,
                 queues: vec![Ends {
                     newest: known.queue.last(),
                     oldest: known.queue.oldest(),

@@ -128,7 +128,8 @@ fn unpacked(bytes: [u8; 16]) -> String {
         if matches!(at, 4 | 6 | 8 | 10) {
             id.push('-');
         }
-        id.push_str(&format!("{byte:02x}"));
+        let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or_default();
+        id.extend([digit(byte >> 4), digit(byte & 15)]);
     }
     id
 }

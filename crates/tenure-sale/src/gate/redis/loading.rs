@@ -45,6 +45,15 @@ impl RedisGate {
         }
     }
 
+    /// In any order: a request needs its home shelf, and a rebuild all of them.
+    pub(in crate::gate) async fn stop(&self, item: &str) -> Result<()> {
+        for shelf in self.shelves(item).await?.all() {
+            self.yes(item, &script::STOP, &[&shelf.keys.gate], NONE)
+                .await?;
+        }
+        Ok(())
+    }
+
     /// What the shelves of a load that has begun know of the epoch before.
     pub(in crate::gate) async fn ended(&self, item: &str) -> Result<Vec<Ended>> {
         let mut ended = Vec::new();

@@ -1,6 +1,7 @@
 //! A gate on Redis: standalone, Sentinel or Cluster. All keys of an item share a slot; for a spread
 //! item, all keys of a shelf.
 
+mod alive;
 mod asking;
 mod before;
 mod entry;

@@ -424,7 +424,11 @@ fn in_pair(shelf: &Shelf, found: &Value, deliveries: u64) -> Option<Entry> {
 }
 
 /// Adds claimed entries, and returns where to continue.
-fn read_claimed(shelf: &Shelf, reply: &Value, claimed: &mut Vec<Entry>) -> Option<String> {
+pub(super) fn read_claimed(
+    shelf: &Shelf,
+    reply: &Value,
+    claimed: &mut Vec<Entry>,
+) -> Option<String> {
     let [next, entries, gone] = reply.as_array()? else {
         return None;
     };

@@ -24,8 +24,10 @@ scripts! {
     BEGIN_LOAD = "begin_load.lua";
     LOAD_BUYERS = "load_buyers.lua";
     FINISH_LOAD = "finish_load.lua";
+    STOP = "stop.lua";
     STANDING = "standing.lua";
     CLAIM = "claim.lua";
+    CLAIM_OF = "claim_of.lua";
     ACKNOWLEDGE = "acknowledge.lua";
     BURY = "bury.lua";
     UNBURY = "unbury.lua";

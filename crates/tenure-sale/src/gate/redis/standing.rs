@@ -18,6 +18,8 @@ pub(super) struct Look {
     spread: Option<u64>,
     /// Keys that hold something else than what the gate writes there.
     foreign: Vec<String>,
+    /// Whether it was stopped.
+    stopped: bool,
     /// The ends of its queue.
     pub(super) ends: Ends,
     /// The units that have arrived since it was loaded: its stock only grows by these.
@@ -52,6 +54,7 @@ impl RedisGate {
             None => Ends::default(),
         });
         let queues = queues.collect();
+        let stopped = looks.iter().flatten().any(|look| look.stopped);
         let known = looks.into_iter().flatten();
         let (known, foreign): (Vec<_>, Vec<_>) =
             known.map(|look| (look.shelf, look.foreign)).unzip();
@@ -61,6 +64,7 @@ impl RedisGate {
         };
         Ok(Some(Standing {
             foreign: foreign.concat(),
+            stopped,
             queues,
             ..standing
         }))
@@ -134,6 +138,7 @@ fn plain(shelf: &ShelfStanding) -> Standing {
         dead: shelf.dead,
         shelves: Vec::new(),
         foreign: Vec::new(),
+        stopped: false,
         queues: Vec::new(),
     }
 }
@@ -162,6 +167,7 @@ fn together(shelves: Vec<ShelfStanding>, spread: u64) -> Standing {
         dead: sum(|shelf| shelf.dead),
         shelves,
         foreign: Vec::new(),
+        stopped: false,
         queues: Vec::new(),
     }
 }
@@ -213,24 +219,22 @@ fn read(shelf: &Shelf, parts: &[Value]) -> Option<Look> {
             dead: number(dead)?,
         },
         spread: maybe(spread)?,
+        stopped: state.as_str()? == "stopped",
         foreign: read_foreign(shelf, foreign.as_str()?)?,
         ends: Ends {
-            newest: read_id(newest.as_str()?)?,
-            oldest: read_id(oldest.as_str()?)?,
+            newest: read_id(newest.as_str()?),
+            oldest: read_id(oldest.as_str()?),
         },
         came,
         given,
     })
 }
 
-/// An id of the queue, or nothing.
-fn read_id(text: &str) -> Option<Option<(u64, u64)>> {
-    // A new queue has the id zero, which is nobody's.
-    if matches!(text, "" | "0-0") {
-        return Some(None);
-    }
+/// An id of the queue. A new queue has the id zero, which is nobody's.
+fn read_id(text: &str) -> Option<(u64, u64)> {
     let (epoch, place) = text.split_once('-')?;
-    Some(Some((epoch.parse().ok()?, place.parse().ok()?)))
+    let id = (epoch.parse().ok()?, place.parse().ok()?);
+    (id != (0, 0)).then_some(id)
 }
 
 /// The keys with these indexes, which start at one.

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use tenure_sale::{OrderState, Outcome};
+use tenure_sale::{ConsumerOptions, OrderState, Outcome};
 
 use super::stage::{
-    Stage, agrees, ask, buy, consume, drained, on_sale, quick, settled, sold, until,
+    SOON, Stage, agrees, ask, buy, consume, drained, on_sale, quick, settled, sold, until,
 };
 
 on! { [redis_sqlite, redis_postgres, spread_sqlite, spread_postgres]:
@@ -17,6 +17,8 @@ on! { [redis_sqlite, redis_postgres, spread_sqlite, spread_postgres]:
 }
 
 on! { [redis_sqlite, spread_sqlite]:
+    what_a_killed_consumer_had_is_confirmed_within_seconds,
+    who_waits_for_the_ledger_keeps_its_entries,
     a_new_item_is_noticed,
     a_closed_item_is_consumed_to_its_end,
 }
@@ -43,6 +45,50 @@ async fn what_a_dead_consumer_left_another_takes_over(stage: Stage) {
     assert_eq!((stats.claimed, stats.redelivered), (4, 1));
     assert_eq!(sold(&sale).await, 10);
     agrees(&sale).await;
+}
+
+/// With the options that everybody has: by whether it is alive, not by how long ago it read them.
+async fn what_a_killed_consumer_had_is_confirmed_within_seconds(stage: Stage) {
+    let sale = stage.open().await;
+    on_sale(&sale, 10).await;
+    let mut orders = Vec::new();
+    for buyer in 0..10 {
+        orders.push(buy(&sale, &buyer.to_string()).await);
+    }
+    let read = sale.gate().read("i", "dead", 10, Duration::from_secs(1));
+    assert_eq!(read.await.unwrap().len(), 10);
+    let _consumer = sale.consume(ConsumerOptions::default()).unwrap();
+    for order in &orders {
+        assert_eq!(settled(&sale, order).await.state, OrderState::Reserved);
+    }
+    assert_eq!(sale.stats().claimed, 10);
+    agrees(&sale).await;
+}
+
+async fn who_waits_for_the_ledger_keeps_its_entries(stage: Stage) {
+    let dead_after = Duration::from_secs(4);
+    let sales = [stage.open().await, stage.open().await];
+    let sale = &sales[0];
+    on_sale(sale, 10).await;
+    let ledger = stage.hold_ledger();
+    let order = buy(sale, "anna").await;
+    let consumers: Vec<_> = sales
+        .iter()
+        .map(|sale| {
+            sale.consume(quick().idle(SOON).dead_after(dead_after))
+                .unwrap()
+        })
+        .collect();
+    until("the entry was read", async || {
+        let standing = sale.gate().standing("i").await.unwrap();
+        standing.is_some_and(|standing| standing.pending == 1)
+    })
+    .await;
+    tokio::time::sleep(dead_after.mul_f64(1.5)).await;
+    drop(ledger);
+    assert_eq!(settled(sale, &order).await.state, OrderState::Reserved);
+    assert_eq!(sales.each_ref().map(|sale| sale.stats().claimed), [0, 0]);
+    drop(consumers);
 }
 
 async fn several_consumers_share_the_work(stage: Stage) {

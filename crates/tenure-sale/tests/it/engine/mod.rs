@@ -36,6 +36,8 @@ mod life;
 mod lost;
 /// Great numbers, and what counts for a buyer.
 mod numbers;
+/// A ledger that is put back.
+mod put_back;
 /// Cancelled, paid for and expired at once.
 mod races;
 /// Gate and ledger loaded anew.

@@ -117,6 +117,33 @@ impl Stage {
         file.execute_batch(sql).unwrap();
     }
 
+    /// The file, locked: the ledger can be read and not written.
+    pub(super) fn hold_ledger(&self) -> rusqlite::Connection {
+        let file = rusqlite::Connection::open(self.file()).unwrap();
+        file.busy_timeout(SOON).unwrap();
+        file.execute_batch("BEGIN IMMEDIATE").unwrap();
+        file
+    }
+
+    /// A copy of the file, as a backup makes it.
+    pub(super) fn copy_ledger(&self) {
+        let copy = self.dir.path().join("copy.db");
+        self.sql(&format!("VACUUM INTO '{}'", copy.display()));
+    }
+
+    /// Puts the copy in the place of the file. Nobody may have it open.
+    pub(super) fn restore_ledger(&self) {
+        let file = self.file();
+        // Connections that are still being closed have the old file.
+        for end in ["", "-wal", "-shm"] {
+            let mut name = file.clone().into_os_string();
+            name.push(end);
+            // They may be gone already.
+            let _ = std::fs::remove_file(name);
+        }
+        std::fs::copy(self.dir.path().join("copy.db"), file).unwrap();
+    }
+
     fn file(&self) -> std::path::PathBuf {
         self.dir.path().join("shop.db")
     }

@@ -22,11 +22,13 @@ if not (epoch and epoch > 0 and fence) then
 end
 local foreign, is_foreign = foreign_keys()
 local gate = is_foreign[1] and {} or redis.call('HMGET', KEYS[1], 'epoch', 'fence', 'state', 'run',
-  'ended')
+  'ended', 'stopped')
+-- One that was stopped has everything that it had on sale.
+local loading = gate[3] == 'loading' and not gate[6]
 -- Numbers that are none are as good as a gate that was deleted.
 local seen_epoch, seen_fence = whole(gate[1]) or 0, whole(gate[2]) or 0
 -- A finished epoch is not begun again: its answers would be lost.
-local again = epoch == seen_epoch and gate[3] == 'loading'
+local again = epoch == seen_epoch and loading
 if fence < seen_fence or not (epoch > seen_epoch or again) then
   return {'refused'}
 end
@@ -46,7 +48,7 @@ end
 -- How many entries there were in the epoch that ends here, if nothing was lost. Nothing is added
 -- from now on, so it stays true.
 local function count_entries()
-  if gate[3] == 'loading' then
+  if loading then
     return gate[5]
   end
   if not last or seen_epoch == 0 or gate[4] ~= server() then
@@ -69,7 +71,7 @@ if type(created) == 'table' and created.err and not string.find(created.err, 'BU
   return created
 end
 -- Answers say whose a lost order was. Those of a load that was not finished are not complete.
-if gate[3] ~= 'loading' and redis.call('EXISTS', KEYS[3]) == 1 then
+if not loading and redis.call('EXISTS', KEYS[3]) == 1 then
   redis.call('UNLINK', KEYS[6])
   redis.call('RENAME', KEYS[3], KEYS[6])
 end

@@ -3,7 +3,7 @@
 --
 -- KEYS  1 gate   2 buyers   3 answers   4 orders   5 dead
 -- Reply nil if the gate does not know the item, otherwise
---       {1 if it can be trusted, else 0; state; epoch; units left or '';
+--       {1 if it can be trusted, else 0; state, or 'stopped'; epoch; units left or '';
 --        number of the last change or ''; entries queued; entries pending; entries dead;
 --        number of shelves or ''; units that arrived or ''; units that left or '';
 --        the move in progress as number:to:units or '';
@@ -21,7 +21,7 @@
 
 local foreign, is_foreign = foreign_keys()
 local fields = {'state', 'epoch', 'left', 'change', 'run', 'spread', 'came', 'gone', 'out', 'unlimited',
-  'limit', 'marked', 'forgets', 'fence', 'order_max', 'backlog_max', 'answers_kept'}
+  'limit', 'marked', 'forgets', 'fence', 'order_max', 'backlog_max', 'answers_kept', 'stopped'}
 local gate = {}
 if not is_foreign[1] then
   for n, value in ipairs(redis.call('HMGET', KEYS[1], unpack(fields))) do
@@ -91,7 +91,7 @@ local function number(field)
   return whole(gate[field]) and gate[field] or ''
 end
 return {
-  trusted and 1 or 0, gate.state or '', whole(gate.epoch) and gate.epoch or '0', number('left'),
+  trusted and 1 or 0, gate.stopped and 'stopped' or gate.state or '', whole(gate.epoch) and gate.epoch or '0', number('left'),
   number('change'), queued, pending, dead, number('spread'), number('came'), number('gone'),
   gate.out or '', table.concat(foreign, ' '), newest, oldest,
 }
