@@ -3,6 +3,7 @@
 //! A lease taken by its caller alone has one fence, so the first release asks the store; from then
 //! on the lease has fences for those that follow. Hence every chain here begins with two holders.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -116,10 +117,14 @@ async fn a_released_lock_is_handed_on_in_order(stage: Stage) {
     let a = patient(&stage).await;
     let turns = take_turns(&a, 50, release).await;
     check_order(&turns);
-    assert!(turns.iter().all(|turn| turn.lease == turns[0].lease));
-    // The first release asked the store for further fences.
+    // The first release asked the store for further fences. If that is not answered in time, the lock is
+    // released, and the next lease hands on.
     let stats = a.stats();
-    assert_eq!(stats.handed_off, 49);
+    let unanswered = 49 - stats.handed_off;
+    let unanswered_max = if stage.waits_for_disks() { 2 } else { 0 };
+    assert!(unanswered <= unanswered_max, "{stats:?}");
+    let leases: BTreeSet<_> = turns.iter().map(|turn| turn.lease.as_str()).collect();
+    assert_eq!(leases.len() as u64, 1 + unanswered);
     // An attempt may be granted just after its waiter was handed the lock; it is released again.
     let acquired = 51..=51 + stats.cancelled;
     assert!(acquired.contains(&stats.acquired), "{stats:?}");

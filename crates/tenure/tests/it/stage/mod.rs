@@ -142,6 +142,11 @@ impl Stage {
         }
     }
 
+    /// Whether its servers reply after they have written to disk, which may take long on a busy machine.
+    pub fn waits_for_disks(&self) -> bool {
+        matches!(self, Self::Redlock { .. })
+    }
+
     /// The servers that have this key.
     pub fn servers_of(&self, key: &str) -> Vec<&RedisServer> {
         match self {
