@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 
 use self::fair::FairQueues;
+pub(super) use self::queue_message::QueueMessage;
 use self::task::QueueTask;
 pub(crate) use self::waiters::{Caller, LocalQueue, Waiter};
 use crate::core::Core;
@@ -26,9 +27,14 @@ use crate::store::{OfferedGrant, QueuedWaiter};
 mod ask;
 mod fair;
 mod messages;
+mod queue_message;
 mod sleep;
 mod task;
 mod waiters;
+
+/// How many callers that are served in order are told what happens to the lock. The others would only
+/// wake up: a message to each of ten thousand would cost more than the hand-over.
+const TOLD: usize = 4;
 
 /// A caller's entry in a local queue. Dropping it removes the caller.
 pub(crate) struct QueueEntry {
@@ -84,31 +90,9 @@ pub(crate) struct LocalQueues {
 #[derive(Default)]
 struct Registry {
     queues: HashMap<LockName, Arc<LocalQueue>>,
-    fair: FairQueues,
+    fair: FairQueues<Arc<LocalQueue>>,
     /// Names that a caller is trying on the fast path.
     on_fast_path: HashSet<LockName>,
-}
-
-/// Messages to the task of a queue.
-#[derive(Clone)]
-pub(super) enum QueueMessage {
-    /// A caller joined whose limit comes before the task would wake up by itself.
-    Joined,
-    /// A caller left.
-    Left,
-    /// Our place in the store's queue was given up together with a release.
-    LeftStoreQueue,
-    /// Our place in the store's queue is gone, because heartbeats were missing for too long.
-    LostStorePlace(LeaseId),
-    /// The lock was offered to this lease, perhaps with a grant.
-    Offered(LeaseId, Option<OfferedGrant>),
-    /// The lock is free, and perhaps this waiter is next.
-    Opened(Option<LeaseId>),
-    /// The lock is reserved for the next waiter for this long only.
-    ShortOffer(Duration),
-    /// Try again: messages may have been lost.
-    Retry,
-    Close,
 }
 
 impl LocalQueues {
@@ -158,7 +142,7 @@ impl LocalQueues {
         let is_alone = waiter.request.is_in_order() && !bug(Bug::FairSharesAPlace);
         let queue = if is_alone {
             let queue = start_queue(client, name, Some(number));
-            registry.fair.insert(name, number, &queue);
+            registry.fair.insert(name, number, Arc::clone(&queue));
             queue
         } else {
             Arc::clone(Self::queue_for(&mut registry.queues, client, name))
@@ -191,14 +175,13 @@ impl LocalQueues {
     ) {
         let registry = self.registry();
         let message = QueueMessage::Offered(offered_to.clone(), grant);
-        if registry.fair.may_have(name, &offered_to, client)
-            && registry.fair.tell(name, &offered_to, message.clone())
+        if offered_to.client() == Some(client) && registry.tell(name, &offered_to, message.clone())
         {
             // The others learn only that the lock is another's.
             registry.tell_plain(name, QueueMessage::Offered(offered_to, None));
             return;
         }
-        registry.fair.tell_first(name, || message.clone());
+        registry.tell_first(name, || message.clone());
         registry.tell_plain(name, message.clone());
     }
 
@@ -220,9 +203,7 @@ impl LocalQueues {
     /// The lock is reserved for the next waiter for this long only.
     pub(crate) fn short_offer(&self, name: &LockName, lasts: Duration) {
         let registry = self.registry();
-        registry
-            .fair
-            .tell_first(name, || QueueMessage::ShortOffer(lasts));
+        registry.tell_first(name, || QueueMessage::ShortOffer(lasts));
         registry.tell_plain(name, QueueMessage::ShortOffer(lasts));
     }
 
@@ -263,14 +244,16 @@ impl LocalQueues {
         let QueuedWaiter { name, id } = place;
         let registry = self.registry();
         let message = QueueMessage::LostStorePlace(id.clone());
-        if !registry.fair.tell(&name, &id, message) {
+        if !registry.tell(&name, &id, message) {
             registry.tell_plain(&name, QueueMessage::LostStorePlace(id));
         }
     }
 
     pub(crate) fn retry(&self, name: &LockName) {
         let registry = self.registry();
-        registry.fair.tell_all(name, || QueueMessage::Retry);
+        for queue in registry.fair.of_name(name) {
+            queue.send(QueueMessage::Retry);
+        }
         registry.tell_plain(name, QueueMessage::Retry);
     }
 
@@ -311,7 +294,8 @@ impl LocalQueues {
     pub(super) fn close(&self, name: &LockName, number: Option<u64>) -> bool {
         let registry = &mut self.registry();
         if let Some(number) = number {
-            return registry.fair.close(name, number);
+            let waits = |queue: &Arc<LocalQueue>| queue.waiters().len() > 0;
+            return registry.fair.close(name, number, waits);
         }
         let queues = &mut registry.queues;
         let empty = queues
@@ -354,6 +338,21 @@ impl Registry {
         let queue = self.queues.get(name);
         let waits = queue.is_some_and(|queue| queue.waiters().len() > 0);
         waits || self.fair.has_before(name, None)
+    }
+
+    /// Sends a message to the first of those that are served in order.
+    fn tell_first(&self, name: &LockName, message: impl Fn() -> QueueMessage) {
+        for queue in self.fair.of_name(name).take(TOLD) {
+            queue.send(message());
+        }
+    }
+
+    /// Sends a message to the caller that has this place, and is served in order. False if there is none.
+    fn tell(&self, name: &LockName, place: &LeaseId, message: QueueMessage) -> bool {
+        // The next is nearly always among the first.
+        let mut queues = self.fair.of_name(name);
+        let owner = queues.find(|queue| queue.waiters().queued_as.as_ref() == Some(place));
+        owner.map(|owner| owner.send(message)).is_some()
     }
 
     /// Sends a message to the callers that share one place.

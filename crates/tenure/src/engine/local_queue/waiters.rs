@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::QueueMessage;
+use super::queue_message::QueueMessage;
 use crate::belief::Belief;
 use crate::engine::attempt::{AcquireRequest, Acquisition, StartedAcquisition};
 use crate::error::Error;
