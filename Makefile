@@ -79,8 +79,23 @@ seeded: redis-server ## Plant one bug after the other and see each caught, CATCH
 
 SALE_BUGS := ack-before-commit rebuild-without-drain rebuild-without-buyers rebuild-without-answers sold-out-at-home
 
+# Each with the test that must fail.
+SALE_TEST_BUGS := \
+	lost-queue-unseen:engine::keys::the_orders_deleted_alone_heal::redis_sqlite \
+	one-item-stops-all:engine::care::an_item_that_cannot_be_told_does_not_keep_others_from_being_told \
+	lost-orders-unsaid:engine::lost::lost_orders_are_announced_though_their_process_is_gone::redis_sqlite \
+	trimmed-queue-unseen:engine::lost::trimmed_orders_are_lost_and_named_by_themselves::redis_sqlite \
+	reading-writes:engine::invented::to_read_a_lost_order_writes_nothing::redis_sqlite \
+	terms-of-today:engine::terms::accepted_orders_keep_their_terms::redis_sqlite
+
 .PHONY: seeded-sale
-seeded-sale: redis-server postgresql ## Plant one bug after the other in the sale and see its fault run catch each
+seeded-sale: redis-server postgresql ## Plant one bug after the other in the sale and see a test or its fault run catch each
+	@cargo test -p tenure-sale --features failpoints --test it --no-run
+	@for pair in $(SALE_TEST_BUGS); do \
+		bug=$${pair%%:*}; \
+		if TENURE_SALE_BUG=$$bug cargo test -q -p tenure-sale --features failpoints --test it "$${pair#*:}" >/dev/null 2>&1; \
+		then echo "bug $$bug: not caught"; exit 1; else echo "bug $$bug: caught"; fi; \
+	done
 	@for bug in $(SALE_BUGS); do \
 		TENURE_SALE_BUG=$$bug DEPLOYMENT=single SEED=11 SECONDS=15 \
 		cargo test -p tenure-sale --features failpoints --test faults || exit 1; \

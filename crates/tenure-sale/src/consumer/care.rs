@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -14,6 +15,7 @@ use super::options::ConsumerOptions;
 use super::takeover;
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
+use crate::failpoint::bug;
 use crate::gate::Standing;
 use crate::item::{Item, ItemState};
 use crate::lost;
@@ -25,6 +27,8 @@ use crate::relay;
 pub(super) struct Care {
     /// By item; each task ends when its item has been cared for, or has rested after a failure.
     running: HashMap<String, AbortOnDropHandle<Backoff>>,
+    /// Only with a seeded bug.
+    halted: Arc<AtomicBool>,
 }
 
 impl Care {
@@ -36,6 +40,10 @@ impl Care {
         stop: &CancellationToken,
         caring: impl Future<Output = Result<()>> + Send + 'static,
     ) {
+        if self.halted.load(Ordering::Relaxed) {
+            return;
+        }
+        let halted = Arc::clone(&self.halted);
         let mut backoff = match self.running.remove(item) {
             Some(running) if !running.is_finished() => {
                 self.running.insert(item.to_owned(), running);
@@ -51,6 +59,7 @@ impl Care {
                 Ok(()) => backoff.reset(),
                 Err(error) => {
                     failed(&core, &name, &error);
+                    halted.store(bug("one-item-stops-all"), Ordering::Relaxed);
                     backoff.pause(&stop).await;
                 }
             }

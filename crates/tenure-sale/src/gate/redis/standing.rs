@@ -6,6 +6,7 @@ use super::keys::GROUP;
 use super::shelves::{Shelf, Shelves};
 use super::{NONE, RedisGate, failed, not_understood, script};
 use crate::error::Result;
+use crate::failpoint::bug;
 use crate::gate::standing::{Ends, Given, ShelfStanding, Standing};
 use crate::item::ItemState;
 use crate::order::OrderId;
@@ -207,7 +208,7 @@ fn read(shelf: &Shelf, parts: &[Value]) -> Option<Look> {
     Some(Look {
         shelf: ShelfStanding {
             nth: shelf.place.nth,
-            current: current.as_int()? == 1,
+            current: current.as_int()? == 1 || bug("lost-queue-unseen"),
             state: ItemState::of_word(state.as_str()?),
             epoch: number(epoch)?,
             left,
