@@ -1,7 +1,7 @@
 //! Lost orders: what the gate accepted and the ledger never got.
 //!
 //! The gate numbers the entries of an epoch without gaps, so the ledger itself shows what is missing.
-//! Whoever accepted an order may be gone, and its buyer need not ask.
+//! The process that accepted an order may be gone, and its buyer need not ask.
 
 pub(crate) mod watch;
 

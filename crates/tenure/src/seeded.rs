@@ -93,7 +93,7 @@ bugs! {
     FairPassesWaiters = "fair-passes-waiters",
     /// callers of one process that want their turn share a place in the queue
     FairSharesAPlace = "fair-shares-a-place",
-    /// a lock is handed off inside a process although somebody there waits for his turn
+    /// a lock is handed off inside a process although a caller there waits for its turn
     FairHandedOff = "fair-handed-off",
     /// a caller that wants its turn waits for dead ones
     FairAwaitsTheDead = "fair-awaits-the-dead",

@@ -10,9 +10,3 @@ SELECT DISTINCT o.item, o.epoch, o.number % i.spread, 0, TRUE
 FROM sale_orders AS o JOIN sale_items AS i ON i.name = o.item
 WHERE o.epoch > 0 AND o.epoch < i.epoch
 ON CONFLICT (item, epoch, shelf) DO NOTHING;
--- The gate that this ledger is used with, and when it was last seen. At most one row.
-CREATE TABLE sale_gate (
-    one     BIGINT PRIMARY KEY CHECK (one = 1),
-    id      TEXT NOT NULL,
-    seen_at BIGINT NOT NULL
-);

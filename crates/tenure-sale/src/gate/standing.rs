@@ -83,7 +83,7 @@ pub(crate) enum Given {
     Never,
     /// It was deleted from the queue, but a consumer has read it before.
     Held,
-    /// It gave it out. If the ledger does not have it, somebody deleted it from the queue.
+    /// It gave it out. If the ledger does not have it, it was deleted from the queue.
     Gone,
 }
 

@@ -51,7 +51,7 @@ const ARRIVED_BETWEEN: Sql = Sql::same(concat!(
     entries_of!(" AND number >= $5 AND number < $6 AND number % $3 = $4"),
     ") AS n"
 ));
-/// The gaps between two numbers of a shelf; the last number stands for itself.
+/// The gaps between two numbers of a shelf; the last number is not a gap.
 const GAPS: Sql = Sql::same(concat!(
     "SELECT before + $3, (number - before) / $3 - 1 FROM ( \
        SELECT n.number, lag(n.number, 1, $5 - $3) OVER (ORDER BY n.number) AS before FROM (",

@@ -1,7 +1,7 @@
-//! Entries that somebody deleted from a queue: noticed while the item is on sale.
+//! Entries that were deleted from a queue by hand: noticed while the item is on sale.
 //!
 //! An entry leaves its queue only after the ledger has it. So what is older than the oldest entry of
-//! a queue is in the ledger, or it was deleted by somebody else, for example with `XTRIM`.
+//! a queue is in the ledger, or it was deleted by hand, for example with `XTRIM`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

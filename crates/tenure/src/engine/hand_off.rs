@@ -78,7 +78,7 @@ enum NextHolder {
 
 fn choose_next_holder(core: &Core, queue: &LocalQueue, belief: &Arc<Belief>) -> NextHolder {
     let bounds = &core.settings.hand_off;
-    // Only the store knows whose turn it is if somebody here waits for it strictly in order. Before the
+    // Only the store knows whose turn it is if a caller here waits for it strictly in order. Before the
     // queue is locked: all queues together are locked before one of them.
     let in_order = core.queues.is_waited_for_in_order(&belief.held.name);
     let in_order = in_order && !bug(Bug::FairHandedOff);

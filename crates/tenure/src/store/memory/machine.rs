@@ -147,7 +147,7 @@ impl Machine {
         }
     }
 
-    /// Acquires the lock, unless it is free and somebody waits ahead: that one is next.
+    /// Acquires the lock, unless it is free and another waiter is ahead: that one is next.
     fn acquire_in_order(
         &mut self,
         now_us: u64,
