@@ -4,7 +4,7 @@
 //! for the next call. The test's own runtime has one thread, so that all have asked after one round.
 
 use tenure::{Error, ErrorKind, Guard, Released, Tenure};
-use tenure_testkit::Cluster;
+use tenure_testkit::{Cluster, RedisServer};
 use tokio::task::JoinHandle;
 
 use super::{fresh_name, holder_at, other_master, quiet};
@@ -49,7 +49,7 @@ async fn callers_on_many_slots_need_no_script_to_acquire() {
     let client = known_to(&cluster, &names).await;
     let mut last = vec![0; CALLERS];
     for round in 0..3 {
-        cluster.servers().iter().for_each(|node| node.reset_stats());
+        cluster.servers().iter().for_each(RedisServer::reset_stats);
         let asking = ask_together(&cluster, &client, &names).await;
         let guards = granted(&cluster, &names, asking).await;
         let scripts = |word| {
@@ -167,14 +167,14 @@ async fn known_to(cluster: &Cluster, names: &[String]) -> Tenure {
 
 /// Lets all callers ask while no node replies.
 async fn ask_together(cluster: &Cluster, client: &Tenure, names: &[String]) -> Vec<Asking> {
-    cluster.servers().iter().for_each(|node| node.pause());
+    cluster.servers().iter().for_each(RedisServer::pause);
     let ask = |name| {
         let lock = client.lock(name);
         tokio::spawn(async move { lock.try_acquire().await })
     };
     let asking = names.iter().map(ask).collect();
     tokio::task::yield_now().await;
-    cluster.servers().iter().for_each(|node| node.resume());
+    cluster.servers().iter().for_each(RedisServer::resume);
     asking
 }
 
@@ -192,11 +192,11 @@ async fn granted(cluster: &Cluster, names: &[String], asking: Vec<Asking>) -> Ve
 }
 
 async fn release_together(cluster: &Cluster, guards: Vec<Guard>) {
-    cluster.servers().iter().for_each(|node| node.pause());
+    cluster.servers().iter().for_each(RedisServer::pause);
     let release = |guard: Guard| tokio::spawn(guard.release());
     let releasing: Vec<_> = guards.into_iter().map(release).collect();
     tokio::task::yield_now().await;
-    cluster.servers().iter().for_each(|node| node.resume());
+    cluster.servers().iter().for_each(RedisServer::resume);
     for releasing in releasing {
         assert_eq!(releasing.await.unwrap().unwrap(), Released::WasHeld);
     }
