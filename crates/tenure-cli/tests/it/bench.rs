@@ -72,9 +72,10 @@ fn all_parts_are_measured_and_nothing_is_left() {
         (&2.into(), &2.into())
     );
     assert_eq!(report["other_connections"], 0, "{report}");
-    // A release and an acquisition, each one round trip, and hardly more.
+    // A release and an acquisition, each one round trip, and hardly more; fewer where those of both
+    // tasks travel together.
     let trips = report["uncontended"]["round_trips_per_acquisition"].as_f64();
-    assert!((1.9..2.5).contains(&trips.unwrap()), "{report}");
+    assert!((1.0..2.5).contains(&trips.unwrap()), "{report}");
     leaves_nothing(&server);
 }
 
