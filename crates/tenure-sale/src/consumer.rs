@@ -3,7 +3,7 @@
 pub(crate) mod backoff;
 mod care;
 pub(crate) mod commits;
-pub(crate) mod contradiction;
+mod contradiction;
 mod keeper;
 mod options;
 pub(crate) mod settle;

@@ -7,14 +7,14 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::consumer::commits::Commits;
-use crate::consumer::contradiction::Contradictions;
+use crate::contradictions::Contradictions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::followers::Followers;
 use crate::gate::Gate;
 use crate::hub::Hub;
 use crate::item::Item;
 use crate::ledger::Ledger;
-use crate::lost::watch::Watched;
+use crate::lost::watched::Watched;
 use crate::rebuild::running::RunningRebuilds;
 use crate::relay::turns::Relays;
 use crate::stats::Counters;

@@ -47,6 +47,7 @@
 
 mod change;
 mod consumer;
+mod contradictions;
 mod core;
 mod entry;
 mod error;

@@ -4,6 +4,7 @@
 //! The process that accepted an order may be gone, and its buyer need not ask.
 
 pub(crate) mod watch;
+pub(crate) mod watched;
 
 use std::collections::{HashMap, HashSet};
 

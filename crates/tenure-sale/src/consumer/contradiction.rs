@@ -1,38 +1,11 @@
 //! A gate that accepts what the ledger rejects has forgotten something: it is loaded anew.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use tokio::time::Instant;
 use tracing::warn;
 
 use crate::core::Core;
 use crate::rebuild::{self, Need};
-
-/// Orders that were accepted before a rebuild may be rejected after it, so one is enough for a while.
-const EVERY: Duration = Duration::from_secs(10);
-
-/// When gates were loaded anew for this reason.
-#[derive(Debug, Default)]
-pub(crate) struct Contradictions {
-    // A std mutex, not an async one: it is never held across an await.
-    last: Mutex<HashMap<String, Instant>>,
-}
-
-impl Contradictions {
-    /// Whether this one counts.
-    fn is_new(&self, item: &str) -> bool {
-        let now = Instant::now();
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.retain(|_, at| now < *at + EVERY);
-        if last.contains_key(item) {
-            return false;
-        }
-        last.insert(item.to_owned(), now);
-        true
-    }
-}
 
 /// Rebuilds the gate of an item, in the background, because the ledger rejected what it accepted.
 pub(super) fn resolve(core: &Arc<Core>, item: &str) {

@@ -3,8 +3,8 @@
 //! An entry leaves its queue only after the ledger has it. So what is older than the oldest entry of
 //! a queue is in the ledger, or it was deleted by hand, for example with `XTRIM`.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashSet;
+use std::sync::Arc;
 
 use tracing::error;
 
@@ -17,43 +17,6 @@ use crate::item::Item;
 use crate::ledger::Stretch;
 use crate::order::OrderId;
 use crate::rebuild::{self, Need};
-
-/// Up to where the queues were checked.
-#[derive(Debug, Default)]
-pub(crate) struct Watched {
-    // A std mutex, not an async one: it is never held across an await.
-    by_item: Mutex<HashMap<String, Checked>>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Checked {
-    epoch: u64,
-    /// For each shelf, the place before which all entries are accounted for.
-    until: Vec<u64>,
-}
-
-impl Watched {
-    fn of(&self, item: &str, epoch: u64) -> Checked {
-        let known = self.by_item().get(item).cloned();
-        let known = known.filter(|checked| checked.epoch == epoch);
-        known.unwrap_or_else(|| Checked {
-            epoch,
-            until: Vec::new(),
-        })
-    }
-
-    fn store(&self, item: &str, checked: Checked) {
-        self.by_item().insert(item.to_owned(), checked);
-    }
-
-    pub(crate) fn forget(&self, item: &str) {
-        self.by_item().remove(item);
-    }
-
-    fn by_item(&self) -> MutexGuard<'_, HashMap<String, Checked>> {
-        self.by_item.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Looks for entries that left the queue without having reached the ledger. If there are some, the
 /// item is rebuilt, which returns their units and announces them as lost.
