@@ -79,6 +79,10 @@ impl Sentinels {
         let priority = priority.to_string();
         server.set_config("replica-priority", &priority);
         let known = until_ok(SETTLE_LIMIT, || {
+            // On a busy machine it may have been promoted meanwhile: then no sentinel lists it.
+            if self.agreed_master()?.is(server) {
+                return Ok(());
+            }
             for sentinel in self.awake_sentinels() {
                 let reports = Self::replica_reports(sentinel)?;
                 let known = &find(&reports, server)?["slave-priority"];
