@@ -43,6 +43,9 @@
 //!
 //! A [`test`](macro@test) that failed while the machine stalled is repeated.
 //!
+//! Servers keep their files in memory where there is room, so that no test waits for a busy disk;
+//! [`keep_servers_on_disk`] is for runs that shall.
+//!
 //! To inspect them: [`RespClient`], a small blocking client, and [`eventually`]. As another library:
 //! [`Redisson`], which uses locks like a Java process with Redisson.
 //!
@@ -104,6 +107,7 @@ pub mod sale;
 mod seed;
 mod sentinels;
 mod server;
+mod server_dir;
 mod spawn;
 mod stall;
 mod tls;
@@ -123,6 +127,7 @@ pub use resp::{Message, Reply, RespClient};
 pub use seed::Seed;
 pub use sentinels::{Sentinels, SentinelsBuilder};
 pub use server::{BusyScript, ClientKind, Fsync, RedisServer, ServerBuilder};
+pub use server_dir::keep_servers_on_disk;
 pub use stall::despite_stalls;
 pub use tenure_testkit_macros::test;
 pub use tls::TlsFiles;

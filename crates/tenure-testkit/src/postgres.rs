@@ -1,8 +1,7 @@
 //! A real, private PostgreSQL server, to use and to break.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -17,6 +16,7 @@ use tempfile::TempDir;
 
 use crate::mutex::lock;
 use crate::port::ReservedPort;
+use crate::server_dir::server_dir;
 use crate::spawn;
 
 /// How long a server may take to start, including recovery after a kill.
@@ -198,16 +198,11 @@ struct Files {
 
 impl Files {
     fn new() -> Self {
-        let dir = tempfile::Builder::new()
-            .prefix("tenure-postgres-")
-            .permissions(Permissions::from_mode(0o755))
-            .tempdir()
-            .expect("failed to create a directory for PostgreSQL");
+        let dir = server_dir("postgres-");
         let files = Self {
             dir,
             owner: owner(),
         };
-        remove_on_exit(files.dir.path());
         fs::create_dir(files.data()).expect("failed to create a data directory");
         drop(files.open_log());
         for path in [files.data(), files.log_path(), files.dir.path().into()] {
@@ -286,22 +281,6 @@ impl Files {
                 panic!("failed to start initdb: {error}; `make test` installs PostgreSQL")
             }
         }
-    }
-}
-
-/// Removes the directory when this process ends, however it ends: statics are never dropped, and
-/// neither are the values of a killed process.
-fn remove_on_exit(dir: &Path) {
-    let script = "cat >/dev/null; sleep 1; rm -rf -- \"$0\"";
-    let mut command = Command::new("sh");
-    command.args(["-c", script]).arg(dir);
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    if let Ok(child) = command.spawn() {
-        // Its input ends when this process does.
-        std::mem::forget(child);
     }
 }
 

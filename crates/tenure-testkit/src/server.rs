@@ -24,6 +24,7 @@ pub(crate) use stats::field_of;
 use crate::mutex::lock;
 use crate::port::ReservedPort;
 use crate::resp::RespClient;
+use crate::server_dir::server_dir;
 use crate::{TlsFiles, spawn};
 
 /// How long a server may take to answer its first `PING`.
@@ -199,10 +200,7 @@ struct Files {
 
 impl Files {
     fn new() -> Self {
-        let dir = tempfile::Builder::new()
-            .prefix("tenure-redis-")
-            .tempdir()
-            .expect("failed to create a directory for redis-server");
+        let dir = server_dir("redis-");
         fs::create_dir(dir.path().join("data")).expect("failed to create a data directory");
         Self { dir }
     }

@@ -52,6 +52,10 @@ const SHARES: [Share; 5] = [
 impl Plan {
     pub fn from_env() -> Self {
         let seconds = from_env("SECONDS").unwrap_or(SECONDS_DEFAULT);
+        if seconds > SECONDS_DEFAULT {
+            // A busy disk is a fault like any other, but not one that CI has time for.
+            tenure_testkit::keep_servers_on_disk();
+        }
         let seed = from_env("SEED").unwrap_or_else(rand::random);
         eprintln!("fault run with SEED={seed} SECONDS={seconds}");
         Self {
