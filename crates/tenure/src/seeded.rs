@@ -267,6 +267,8 @@ bugs! {
     RedlockRenewedByOne = "redlock-renewed-by-one",
     /// a node is repaired over a greater fence
     RedlockRepairIgnoresFence = "redlock-repair-ignores-fence",
+    /// a node is repaired without what was said with the lease, such as who leads
+    RedlockRepairWithoutMetadata = "redlock-repair-without-metadata",
 }
 
 /// Bugs that are a change of a script: which file, what stands there, and what instead.

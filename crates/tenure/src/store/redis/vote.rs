@@ -1,6 +1,7 @@
 //! Requests to one node of a Redlock: vote for a lease, release it, repair it after the node has
 //! forgotten it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -168,9 +169,14 @@ impl RedisStore {
         connection: &Connection,
         lease: &LeaseSpec,
         last_fence: u64,
+        meta: &BTreeMap<String, String>,
         latest_us: u64,
     ) -> Result<bool, Failure> {
-        let repair = Repair { lease, last_fence };
+        let repair = Repair {
+            lease,
+            last_fence,
+            meta,
+        };
         let options = SendOptions::on_caller().latest(latest_us);
         let repaired = self.perform_on(connection, &repair, options).await?;
         // If its clock was set forward, the next repair will be in time.

@@ -1,10 +1,12 @@
 //! Renews, repairs, watches and adopts leases by majority.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::RedlockShared;
 use super::fan_out::FanOut;
+use super::inspect::inspect;
 use crate::error::{Error, ErrorKind};
 use crate::lease::LeaseId;
 use crate::moment::Moment;
@@ -210,19 +212,38 @@ async fn repair_remaining(
     }
 }
 
-async fn repair(shared: &RedlockShared, node: usize, lease: &LeaseSpec) {
+/// The metadata of a lease, as a majority of the nodes has it. Without it, observers would not see a
+/// leader any more once all nodes had been repaired, one after the other.
+async fn known_meta(
+    shared: &Arc<RedlockShared>,
+    lease: &LeaseSpec,
+    limit: Moment,
+) -> BTreeMap<String, String> {
+    if !lease.has_meta || bug(Bug::RedlockRepairWithoutMetadata) {
+        return BTreeMap::new();
+    }
+    match inspect(shared, &lease.name, limit).await {
+        Ok(Some(found)) if found.id == lease.id => found.meta,
+        _ => BTreeMap::new(),
+    }
+}
+
+async fn repair(shared: &Arc<RedlockShared>, node: usize, lease: &LeaseSpec) {
+    // Only while the majority that has just extended the lease still has it.
+    let in_time = shared.response_timeout.min(lease.ttl / 2);
+    let now = shared.clock.now();
+    let meta = known_meta(shared, lease, now + in_time / 2).await;
     let store = &shared.nodes[node].store;
     let Some(connection) = store.live_connection() else {
         return;
     };
+    // From here on without a pause until it is sent: a release must not overtake it.
     let Some(last_fence) = shared.grants.begin_repair(&lease.id) else {
         return;
     };
-    // Only while the majority that has just extended the lease still has it.
-    let in_time = shared.response_timeout.min(lease.ttl / 2);
-    let latest_us = connection.server_us(shared.clock.now() + in_time);
+    let latest_us = connection.server_us(now + in_time);
     let repaired = store
-        .repair(&connection, lease, last_fence, latest_us)
+        .repair(&connection, lease, last_fence, &meta, latest_us)
         .await;
     match repaired {
         Ok(true) => tracing::info!(

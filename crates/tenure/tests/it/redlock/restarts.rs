@@ -180,3 +180,28 @@ async fn an_adopted_lease_is_repaired_as_well() {
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
     assert!(soon(async || count(&nodes, "n") == 0).await, "left behind");
 }
+
+/// Observers need the leader's term from a majority: each repaired node must know it again.
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_is_known_after_each_node_was_repaired() {
+    let nodes = RedlockNodes::start();
+    let (a, b) = (connect(&nodes).await, connect(&nodes).await);
+    let leadership = a.election("n").ttl(ms(1_500)).campaign("first").await;
+    let leadership = leadership.unwrap();
+    leadership.proclaim("second").await.unwrap();
+    assert!(has_votes(&nodes, "n", 3).await);
+    for node in 0..3 {
+        let mut redis = nodes.node(node).client();
+        redis.command(&["DEL", "n", "tenure:meta:{n}"]);
+        assert!(
+            soon(async || has(&nodes, node, "n")).await,
+            "node {node} is not repaired"
+        );
+        let leader = b.election("n").leader().await.unwrap();
+        let leader = leader.unwrap_or_else(|| panic!("nobody, after node {node} was repaired"));
+        assert_eq!(leader.term, Some(leadership.term()));
+        assert_eq!(leader.value.as_deref(), Some("second"));
+    }
+    assert_eq!(leadership.resign().await.unwrap(), Released::WasHeld);
+    assert!(soon(async || count(&nodes, "n") == 0).await, "left behind");
+}

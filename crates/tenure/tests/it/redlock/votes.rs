@@ -161,6 +161,31 @@ fn a_lease_is_given_again_only_where_nothing_greater_was_accepted() {
 }
 
 #[test]
+fn metadata_is_given_again_unless_it_is_of_the_same_lease() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    let t = now_us(&mut redis).to_string();
+    let keys = [KEYS[0], KEYS[1], "tenure:meta:{n}"];
+    let mut repair = |value: &str| {
+        let args = ["a", "5000", &latest(), &t, "tenure:value", value];
+        eval(&mut redis, &native(script!("repair.lua")), &keys, &args).unwrap();
+        let ttl = redis.command(&["PTTL", keys[2]]).int();
+        assert!((1..=5_000).contains(&ttl), "{ttl}");
+        let value = redis.command(&["HGET", keys[2], "tenure:value"]);
+        value.text().to_owned()
+    };
+    assert_eq!(repair("old"), "old");
+    assert_eq!(repair("older"), "old", "the node may know better");
+    redis.command(&["HSET", keys[2], "lease", "b"]);
+    let args = ["a", "5000", &latest(), &t, "tenure:value", "new"];
+    eval(&mut redis, &native(script!("repair.lua")), &keys, &args).unwrap();
+    assert_eq!(
+        redis.command(&["HGET", keys[2], "tenure:value"]).text(),
+        "new"
+    );
+}
+
+#[test]
 fn what_comes_late_changes_nothing() {
     let server = RedisServer::start();
     let mut redis = server.client();

@@ -1,5 +1,7 @@
 //! Offers a lease again to a node of a Redlock that has forgotten it.
 
+use std::collections::BTreeMap;
+
 use super::description::{Operation, Rejection, ScriptReply, ServerContext};
 use super::reply::number;
 use crate::name::LockName;
@@ -10,6 +12,8 @@ use crate::store::{Failure, LeaseSpec};
 pub(in crate::store::redis) struct Repair<'a> {
     pub(in crate::store::redis) lease: &'a LeaseSpec,
     pub(in crate::store::redis) last_fence: u64,
+    /// The lease's metadata, as other nodes have it.
+    pub(in crate::store::redis) meta: &'a BTreeMap<String, String>,
 }
 
 impl Operation for Repair<'_> {
@@ -22,13 +26,18 @@ impl Operation for Repair<'_> {
 
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
         let (lease, name) = (self.lease, self.name());
-        ScriptCall::new(&at.redlock_scripts().repair)
+        let mut call = ScriptCall::new(&at.redlock_scripts().repair)
             .key(name.as_str())
             .key(at.layout.fence_key(name))
+            .keys(lease.has_meta.then(|| name.neighbour("meta")))
             .arg(&lease.id)
             .arg(lease.ttl.as_millis())
             .arg(at.latest_us)
-            .arg(self.last_fence)
+            .arg(self.last_fence);
+        for (field, value) in self.meta.iter().filter(|_| lease.has_meta) {
+            call = call.arg(field).arg(value);
+        }
+        call
     }
 
     fn read(&self, reply: &ScriptReply) -> Result<Result<bool, Rejection>, Failure> {

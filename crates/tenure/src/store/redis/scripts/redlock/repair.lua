@@ -1,9 +1,9 @@
 #!lua
 -- repair.lua: restore a lease on a node that has lost it, if no other lease holds the lock.
 --
--- KEYS  1 lock   2 fence
+-- KEYS  1 lock   2 fence   [3 metadata]
 -- ARGV  1 lease id   2 ttl in ms   3 latest server time in us at which this may be done
---       4 last fence of the lease's block
+--       4 last fence of the lease's block   [5.. metadata of the lease: field, value, field, value ...]
 -- Reply {1}                          the node has the lease, for ttl ms
 --       {0, lease id}                another lease holds the lock; nil: a greater fence is stored
 --       {'late', server time in us}  the latest time has passed, nothing was changed
@@ -41,4 +41,11 @@ if stored and stored > last then
 end
 put(KEYS[1], ARGV[1], ttl)
 keep_fence(KEYS[2], last)
+local meta = KEYS[3]
+-- What the node knows of this lease may be newer.
+if meta and ARGV[5] and redis.pcall('HGET', meta, 'lease') ~= ARGV[1] then
+  redis.call('DEL', meta)
+  redis.call('HSET', meta, 'lease', ARGV[1], unpack(ARGV, 5))
+  redis.call('PEXPIRE', meta, ttl)
+end
 return {1}
