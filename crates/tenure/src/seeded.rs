@@ -512,7 +512,7 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
     (
         Bug::MasterNotCompared,
         "native/acquire.lua",
-        "if found ~= ARGV[6] then",
+        "if found ~= primary then",
         "if false then",
     ),
     (

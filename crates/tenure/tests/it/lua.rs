@@ -72,6 +72,7 @@ pub fn eval(
         ),
         ("native/lease_at.lua", script!("native/lease_at.lua")),
         ("native/handed_on.lua", script!("native/handed_on.lua")),
+        ("in_time.lua", script!("in_time.lua")),
         ("master.lua", script!("master.lua")),
         ("known_term.lua", script!("known_term.lua")),
         ("named.lua", script!("named.lua")),

@@ -10,12 +10,12 @@ use std::sync::{Arc, MutexGuard, Weak};
 
 use super::acquire_batch::AcquireBatch;
 use super::connection::Connection;
+use super::node_batch::NodeBatch;
 use super::release_batch::ReleaseBatch;
 use super::request_queue::{Entry, Waiting};
 use super::slot_batches::SlotBatches;
 use super::value::Value;
-use super::vote_batch::VoteBatch;
-use super::vote_release_batch::VoteReleaseBatch;
+use super::vote_request::{VoteEntry, VoteReleaseEntry};
 use super::wire::{ReadBy, Reply, WireError};
 use crate::seeded::{Bug, bug};
 
@@ -31,14 +31,14 @@ struct Batch {
     acquires: SlotBatches<AcquireBatch>,
     releases: SlotBatches<ReleaseBatch>,
     /// Those to a node of a Redlock, if there are any. In a box, because most have none.
-    of_node: Option<Box<NodeBatch>>,
+    of_node: Option<Box<NodeBatches>>,
 }
 
 /// Requests to one node of a Redlock that are sent together.
-struct NodeBatch {
+struct NodeBatches {
     /// Before the votes: a lock that was just released can be voted for.
-    releases: VoteReleaseBatch,
-    votes: VoteBatch,
+    releases: NodeBatch<VoteReleaseEntry>,
+    votes: NodeBatch<VoteEntry>,
 }
 
 impl Connection {
@@ -105,7 +105,7 @@ impl Batch {
     fn next(connection: &Connection, waiting: &mut Waiting) -> Option<Self> {
         let acquires = take(&mut waiting.acquires, |entry| !entry.reply.is_closed());
         let releases = take(&mut waiting.releases, |entry| !entry.reply.is_closed());
-        let of_node = NodeBatch::next(connection, waiting);
+        let of_node = NodeBatches::next(connection, waiting);
         let is_empty = acquires.is_empty() && releases.is_empty() && of_node.is_none();
         (!is_empty).then(|| Self {
             acquires: SlotBatches::new(connection, acquires),
@@ -121,7 +121,7 @@ impl Batch {
         read_by: ReadBy,
     ) -> Result<(), Box<(Self, WireError)>> {
         let of_node = self.of_node.as_deref();
-        let (requests, replies) = of_node.map_or((0, 0), NodeBatch::size);
+        let (requests, replies) = of_node.map_or((0, 0), NodeBatches::size);
         let requests = requests + self.acquires.len() + self.releases.len();
         let replies = replies + self.acquires.replies() + self.releases.replies();
         // Weak: a connection that is no longer used must not be kept open by what it owes.
@@ -167,16 +167,16 @@ impl Batch {
     }
 }
 
-impl NodeBatch {
+impl NodeBatches {
     fn next(connection: &Connection, waiting: &mut Waiting) -> Option<Self> {
         if waiting.votes.is_empty() && waiting.vote_releases.is_empty() {
             return None;
         }
         let releases = take(&mut waiting.vote_releases, |_| true);
-        let votes = VoteBatch::take(connection, &mut waiting.votes, BATCH_MAX);
+        let votes = NodeBatch::take(connection, &mut waiting.votes, BATCH_MAX);
         let is_empty = releases.is_empty() && votes.len() == 0;
         (!is_empty).then(|| Self {
-            releases: VoteReleaseBatch::new(connection, releases),
+            releases: NodeBatch::of(connection, releases),
             votes,
         })
     }

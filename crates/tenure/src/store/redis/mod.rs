@@ -38,6 +38,7 @@ mod inspect;
 mod layout;
 mod listener;
 mod node;
+mod node_batch;
 mod node_state;
 mod observe;
 mod operation;

@@ -281,6 +281,8 @@ macro_rules! parts {
 
 parts! {
     "whole.lua",
+    // Before what it includes itself.
+    "in_time.lua",
     "master.lua",
     "native/shared.lua",
     "native/shared_queue.lua",

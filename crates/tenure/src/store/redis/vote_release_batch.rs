@@ -2,26 +2,18 @@
 
 use super::command::{append_bulk, append_bulk_number};
 use super::connection::Connection;
-use super::operation::{Operation, ReleaseVote, ScriptReply, ServerContext};
+use super::node_batch::{NodeBatch, NodeRequest, ScriptEncoder};
+use super::operation::{Operation, ReleaseVote, ScriptReply};
 use super::request_queue::Entry;
-use super::server_error;
+use super::script::{RedlockScripts, Script};
 use super::value::Value;
-use super::vote_batch::{ScriptEncoder, begin_script, is_unknown_script, no_reply};
-use super::vote_request::{Delivery, NodeReleaseReply, VoteReleaseEntry, WAITERS};
-use super::wire::WireError;
+use super::vote_request::{
+    BatchScript, Delivery, NodeReleaseReply, VoteReleaseEntry, VoteScripts, WAITERS,
+};
 use crate::layout::Layout;
 use crate::moment::Moment;
-use crate::store::Failure;
+use crate::store::{Failure, InFlight};
 use crate::timings::Call;
-
-/// Releases that are sent together.
-pub(super) struct VoteReleaseBatch {
-    /// Those of one call.
-    together: Vec<VoteReleaseEntry>,
-    by_text: bool,
-    alone: Vec<VoteReleaseEntry>,
-    sent_at: Moment,
-}
 
 impl VoteReleaseEntry {
     /// Whether `release_all.lua` can release it.
@@ -31,7 +23,7 @@ impl VoteReleaseEntry {
         is_together && !request.lease().has_meta
     }
 
-    fn operation(&self) -> ReleaseVote<'_> {
+    fn release(&self) -> ReleaseVote<'_> {
         ReleaseVote {
             lease: self.request.lease(),
             ballot: self.request.ballot(),
@@ -39,206 +31,130 @@ impl VoteReleaseEntry {
             place: self.request.place(),
         }
     }
+}
 
-    /// On its own.
-    fn encode(&self, out: &mut Vec<u8>) {
-        let call = self.operation().call(&ServerContext {
-            layout: self.layout,
-            sharded: false,
-            shares_counter: false,
-            latest_us: 0,
-            primary: String::new(),
-        });
-        let command = match self.delivery {
-            Delivery::AloneByText => call.by_text(),
-            Delivery::Together | Delivery::Alone => call.by_hash(),
-        };
-        command.encode(out);
+impl NodeRequest for VoteReleaseEntry {
+    const CALL: Call = Call::Release;
+
+    type Reply = NodeReleaseReply;
+
+    fn layout(&self) -> Layout {
+        self.layout
     }
 
-    fn finish_alone(self, connection: &Connection, reply: Value, sent_at: Moment) {
-        let Some(error) = reply.error() else {
-            let reply = ScriptReply {
-                layout: self.layout,
-                value: reply,
-                sent_at,
-            };
-            let released = self.operation().read(&reply);
-            let released = released.and_then(|it| it.map_err(|_| connection.too_late()));
-            return self.finish(connection, released);
+    fn delivery(&self) -> Delivery {
+        self.delivery
+    }
+
+    fn set_delivery(&mut self, delivery: Delivery) {
+        self.delivery = delivery;
+    }
+
+    fn script_for_all(scripts: &RedlockScripts) -> &Script {
+        &scripts.release_all
+    }
+
+    fn state_of_script(scripts: &VoteScripts) -> &BatchScript {
+        &scripts.release_all
+    }
+
+    fn encode_all(entries: &[Self], call: ScriptEncoder<'_>) {
+        let layout = entries.first().map_or(Layout::Native, |first| first.layout);
+        let channels = match layout {
+            Layout::Native => 1,
+            Layout::Redisson => 2,
         };
-        if is_unknown_script(error) && self.delivery != Delivery::AloneByText {
-            return self.send_again(connection, Delivery::AloneByText);
+        let out = call.parts(3 * entries.len(), 1 + (2 + channels) * entries.len());
+        for entry in entries {
+            append_bulk(out, entry.request.lease().name.as_str().as_bytes());
         }
-        let failure = refused(connection, error);
-        self.finish(connection, Err(failure));
+        for entry in entries {
+            let fence = layout.fence_key(&entry.request.lease().name);
+            append_bulk(out, fence.as_bytes());
+        }
+        for entry in entries {
+            let waiters = entry.request.lease().name.neighbour(WAITERS);
+            append_bulk(out, waiters.as_bytes());
+        }
+        append_bulk_number(out, channels as u64);
+        for entry in entries {
+            let lease = entry.request.lease();
+            append_bulk(out, lease.id.as_str().as_bytes());
+            match entry.request.ballot() {
+                Some(ballot) => append_bulk_number(out, ballot.last()),
+                None => append_bulk(out, b""),
+            }
+            if entry.request.notifies() {
+                for (channel, _) in layout.channels(&lease.name) {
+                    append_bulk(out, channel.as_bytes());
+                }
+            } else {
+                (0..channels).for_each(|_| append_bulk(out, b""));
+            }
+        }
     }
 
-    fn finish(self, connection: &Connection, released: Result<NodeReleaseReply, Failure>) {
-        connection.note_call(self.started_at, || Call::Release, &released);
+    fn operation(&self) -> impl Operation {
+        self.release()
+    }
+
+    fn in_flight(&self, connection: Option<&Connection>) -> InFlight {
+        InFlight {
+            connection: connection.map(|connection| connection.id),
+            latest_us: 0,
+        }
+    }
+
+    fn read(
+        &self,
+        connection: &Connection,
+        value: Value,
+        sent_at: Moment,
+    ) -> Result<NodeReleaseReply, Failure> {
+        let reply = ScriptReply {
+            layout: self.layout,
+            value,
+            sent_at,
+        };
+        let released = self.release().read(&reply)?;
+        released.map_err(|_| connection.too_late())
+    }
+
+    fn read_part(
+        &self,
+        _: &Connection,
+        part: Value,
+        _: Moment,
+    ) -> Option<Result<NodeReleaseReply, Failure>> {
+        match part {
+            // Clients wait for it: release.lua tells them.
+            Value::Int(2) => None,
+            Value::Int(1) => Some(Ok(NodeReleaseReply::WasHeld)),
+            Value::Int(_) => Some(Ok(NodeReleaseReply::NotHeld)),
+            other => Some(Err(Failure::refused(other.unexpected("release_all.lua")))),
+        }
+    }
+
+    fn started_at(&self) -> Option<Moment> {
+        self.started_at
+    }
+
+    fn answer(self, released: Result<NodeReleaseReply, Failure>) {
         self.request.released(self.node, released);
     }
 
-    fn send_again(mut self, connection: &Connection, delivery: Delivery) {
-        self.delivery = delivery;
-        connection.response_watch().expect(connection.clock().now());
-        // The combiner sends what waits when it is done with these replies.
-        connection.queue().waiting().push(Entry::VoteRelease(self));
+    fn into_entry(self) -> Entry {
+        Entry::VoteRelease(self)
     }
 }
 
-impl VoteReleaseBatch {
-    pub(super) fn new(connection: &Connection, entries: Vec<VoteReleaseEntry>) -> Self {
+impl NodeBatch<VoteReleaseEntry> {
+    pub(super) fn of(connection: &Connection, entries: Vec<VoteReleaseEntry>) -> Self {
         let script = &connection.queue().vote_scripts.release_all;
         let allowed = script.is_allowed();
-        let (mut together, mut alone): (Vec<_>, Vec<_>) = entries
+        let (together, alone) = entries
             .into_iter()
             .partition(|entry| allowed && entry.is_plain());
-        if together.len() == 1 {
-            alone.append(&mut together);
-        }
-        Self {
-            by_text: together.len() > 1 && script.take_unknown(),
-            together,
-            alone,
-            sent_at: connection.clock().now(),
-        }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.together.len() + self.alone.len()
-    }
-
-    /// How many replies it gets.
-    pub(super) fn replies(&self) -> usize {
-        usize::from(!self.together.is_empty()) + self.alone.len()
-    }
-
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        if let Some(first) = self.together.first() {
-            let script = &first.layout.redlock_scripts().release_all;
-            let call = begin_script(out, script, self.by_text);
-            encode_all(&self.together, first.layout, call);
-        }
-        for entry in &self.alone {
-            entry.encode(out);
-        }
-    }
-
-    pub(super) fn finish(self, connection: &Connection, replies: Vec<Value>) {
-        if self.len() == 0 {
-            return;
-        }
-        let now = connection.clock().now();
-        connection.response_watch().settled(self.len(), Some(now));
-        let mut replies = replies.into_iter();
-        if !self.together.is_empty() {
-            let reply = replies.next().unwrap_or(Value::Nil);
-            finish_together(connection, self.together, reply);
-        }
-        for entry in self.alone {
-            let reply = replies.next().unwrap_or(Value::Nil);
-            entry.finish_alone(connection, reply, self.sent_at);
-        }
-    }
-
-    pub(super) fn fail(self, connection: Option<&Connection>, error: &WireError) {
-        if let Some(connection) = connection {
-            connection.response_watch().settled(self.len(), None);
-        }
-        let id = connection.map(|connection| connection.id);
-        for entry in self.together.into_iter().chain(self.alone) {
-            let in_flight = crate::store::InFlight {
-                connection: id,
-                latest_us: 0,
-            };
-            let failure = no_reply(connection, error, in_flight);
-            match connection {
-                Some(connection) => entry.finish(connection, Err(failure)),
-                None => entry.request.released(entry.node, Err(failure)),
-            }
-        }
-    }
-}
-
-/// Each release has its own reply. If the call was refused as a whole, each is sent alone.
-fn finish_together(connection: &Connection, entries: Vec<VoteReleaseEntry>, reply: Value) {
-    let replies = match reply {
-        Value::Array(replies) => replies,
-        Value::Error(error) => {
-            let script = &connection.queue().vote_scripts.release_all;
-            let retry = script.note_refusal(connection, &error);
-            for entry in entries {
-                if let Some(delivery) = entry.delivery.after(&error).filter(|_| retry) {
-                    entry.send_again(connection, delivery);
-                } else {
-                    let failure = refused(connection, &error);
-                    entry.finish(connection, Err(failure));
-                }
-            }
-            return;
-        }
-        other => vec![other],
-    };
-    let mut replies = replies.into_iter();
-    for entry in entries {
-        let released = match replies.next() {
-            // Clients wait for it: release.lua tells them.
-            Some(Value::Int(2)) => {
-                entry.send_again(connection, Delivery::Alone);
-                continue;
-            }
-            Some(Value::Int(1)) => Ok(NodeReleaseReply::WasHeld),
-            Some(Value::Int(_)) => Ok(NodeReleaseReply::NotHeld),
-            Some(Value::Error(error)) => Err(refused(connection, &error)),
-            other => {
-                let value = other.unwrap_or(Value::Nil);
-                Err(Failure::refused(value.unexpected("release_all.lua")))
-            }
-        };
-        entry.finish(connection, released);
-    }
-}
-
-/// A script that failed midway may have released.
-fn refused(connection: &Connection, error: &str) -> Failure {
-    Failure {
-        in_flight: server_error::ran_partly(error).then(|| connection.in_flight(0)),
-        ..connection.refusal(error)
-    }
-}
-
-fn encode_all(entries: &[VoteReleaseEntry], layout: Layout, call: ScriptEncoder<'_>) {
-    let channels = match layout {
-        Layout::Native => 1,
-        Layout::Redisson => 2,
-    };
-    let out = call.parts(3 * entries.len(), 1 + (2 + channels) * entries.len());
-    for entry in entries {
-        append_bulk(out, entry.request.lease().name.as_str().as_bytes());
-    }
-    for entry in entries {
-        let fence = layout.fence_key(&entry.request.lease().name);
-        append_bulk(out, fence.as_bytes());
-    }
-    for entry in entries {
-        let waiters = entry.request.lease().name.neighbour(WAITERS);
-        append_bulk(out, waiters.as_bytes());
-    }
-    append_bulk_number(out, channels as u64);
-    for entry in entries {
-        let lease = entry.request.lease();
-        append_bulk(out, lease.id.as_str().as_bytes());
-        match entry.request.ballot() {
-            Some(ballot) => append_bulk_number(out, ballot.last()),
-            None => append_bulk(out, b""),
-        }
-        if entry.request.notifies() {
-            for (channel, _) in layout.channels(&lease.name) {
-                append_bulk(out, channel.as_bytes());
-            }
-        } else {
-            (0..channels).for_each(|_| append_bulk(out, b""));
-        }
+        Self::new(connection, together, alone)
     }
 }

@@ -1,5 +1,4 @@
--- master.lua: identify the primary that runs this script. Included by the scripts that grant, and by
--- reign.lua.
+-- master.lua: identify the primary that runs this script. Included by in_time.lua and reign.lua.
 
 -- The run id, which changes with every restart, and the replication id, which changes with every
 -- promotion, even if the same process is demoted and promoted again. Found by plain search, because

@@ -29,18 +29,8 @@ end
 if #ARGV > 6 and #ARGV % 2 ~= 0 then
   return redis.error_reply('ERR tenure: acquire: metadata must be field-value pairs')
 end
-if ARGV[6] and ARGV[6] ~= '' then
---@include master.lua
-  local found = master()
-  if found ~= ARGV[6] then
-    return {'master', found}
-  end
-end
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
-if now > latest then
-  return {'late', string.format('%.0f', now)}
-end
+local primary = ARGV[6] or ''
+--@include in_time.lua
 
 -- An invalid ttl fails here, before anything is written.
 local was_free = redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])

@@ -29,18 +29,8 @@ local has_meta = #KEYS > 2 * count + 1
 if has_meta and (#KEYS ~= 3 * count + 1 or (#ARGV - count) % 2 ~= 0) then
   return redis.error_reply('ERR tenure: acquire_several: metadata must be field-value pairs')
 end
-if ARGV[4] ~= '' then
---@include master.lua
-  local found = master()
-  if found ~= ARGV[4] then
-    return {'master', found}
-  end
-end
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
-if now > latest then
-  return {'late', string.format('%.0f', now)}
-end
+local primary = ARGV[4]
+--@include in_time.lua
 
 local found = redis.pcall('MGET', unpack(KEYS, 1, count))
 if found.err then

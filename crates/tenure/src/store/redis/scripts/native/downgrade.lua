@@ -22,18 +22,8 @@ local ttl, latest = whole(ARGV[3]), whole(ARGV[4])
 if not (ttl and latest) or ttl < 1 then
   return redis.error_reply('ERR tenure: downgrade: invalid number')
 end
-if ARGV[5] ~= '' then
---@include master.lua
-  local found = master()
-  if found ~= ARGV[5] then
-    return {'master', found}
-  end
-end
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
-if now > latest then
-  return {'late', string.format('%.0f', now)}
-end
+local primary = ARGV[5]
+--@include in_time.lua
 local lock, queue, alive, readers, ends = KEYS[1], KEYS[4], KEYS[5], KEYS[6], now + ttl * 1000
 local found, refusal = lease_at(lock)
 if refusal then

@@ -30,18 +30,8 @@ end
 if #ARGV > 6 and #ARGV % 2 ~= 0 then
   return redis.error_reply('ERR tenure: fair_acquire: metadata must be field-value pairs')
 end
-if ARGV[6] ~= '' then
---@include master.lua
-  local found = master()
-  if found ~= ARGV[6] then
-    return {'master', found}
-  end
-end
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
-if now > latest then
-  return {'late', string.format('%.0f', now)}
-end
+local primary = ARGV[6]
+--@include in_time.lua
 
 local lock, queue, alive, lease = KEYS[1], KEYS[4], KEYS[5], ARGV[1]
 local found = redis.pcall('GET', lock)

@@ -25,18 +25,8 @@ local limit, count = whole(ARGV[4]), whole(ARGV[5])
 if not (ttl and latest and limit and count) or ttl < 1 or count < 1 or count > limit then
   return redis.error_reply('ERR tenure: permit_acquire: invalid number')
 end
-if ARGV[8] ~= '' then
---@include master.lua
-  local found = master()
-  if found ~= ARGV[8] then
-    return {'master', found}
-  end
-end
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
-if now > latest then
-  return {'late', string.format('%.0f', now)}
-end
+local primary = ARGV[8]
+--@include in_time.lua
 
 local semaphore, lease, overtakes = KEYS[1], ARGV[1], ARGV[6] == '1'
 local queue, alive, permits, slots, unused, wanted =

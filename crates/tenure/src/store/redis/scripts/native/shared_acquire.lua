@@ -26,18 +26,8 @@ local ttl, latest = whole(ARGV[2]), whole(ARGV[3])
 if not (ttl and latest) or ttl < 1 then
   return redis.error_reply('ERR tenure: shared_acquire: invalid number')
 end
-if ARGV[6] ~= '' then
---@include master.lua
-  local found = master()
-  if found ~= ARGV[6] then
-    return {'master', found}
-  end
-end
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
-if now > latest then
-  return {'late', string.format('%.0f', now)}
-end
+local primary = ARGV[6]
+--@include in_time.lua
 
 local lock, queue, alive, readers, lease = KEYS[1], KEYS[4], KEYS[5], KEYS[6], ARGV[1]
 local found = redis.pcall('GET', lock)

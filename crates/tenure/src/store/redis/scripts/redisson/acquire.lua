@@ -36,18 +36,8 @@ if #ARGV > 6 and #ARGV % 2 ~= 0 then
   return redis.error_reply('ERR tenure: acquire: metadata must be field-value pairs')
 end
 
-if ARGV[6] and ARGV[6] ~= '' then
---@include master.lua
-  local found = master()
-  if found ~= ARGV[6] then
-    return {'master', found}
-  end
-end
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
-if now > latest then
-  return {'late', string.format('%.0f', now)}
-end
+local primary = ARGV[6] or ''
+--@include in_time.lua
 
 local was_free = redis.call('EXISTS', lock) == 0
 if was_free then

@@ -18,18 +18,8 @@ local ttl, latest = whole(ARGV[3]), whole(ARGV[4])
 if not (ttl and latest) or ttl < 1 then
   return redis.error_reply('ERR tenure: adopt: invalid number')
 end
-if ARGV[5] and ARGV[5] ~= '' then
---@include master.lua
-  local found = master()
-  if found ~= ARGV[5] then
-    return {'master', found}
-  end
-end
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
-if now > latest then
-  return {'late', string.format('%.0f', now)}
-end
+local primary = ARGV[5] or ''
+--@include in_time.lua
 
 local found, refusal = lease_at(KEYS[1], ARGV[1])
 if found ~= ARGV[1] and not refusal then
