@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use super::command::{append_bulk, append_bulk_number, append_header};
+use super::command::{append_bulk, append_bulk_number, append_bulk_of, append_header};
 use super::connection::Connection;
 use super::node_state::VOTE_DELAY_MIN;
 use super::operation::{Operation, Rejection, RequestVote, ScriptReply, ServerContext};
@@ -96,7 +96,7 @@ impl VoteEntry {
     /// On its own.
     fn encode(&self, out: &mut Vec<u8>) {
         let call = self.operation().call(&ServerContext {
-            layout: self.layout,
+            keys: self.keys.clone(),
             sharded: false,
             shares_counter: false,
             latest_us: self.in_flight.latest_us,
@@ -119,7 +119,7 @@ impl VoteEntry {
             return Err(self.refused(connection, error));
         }
         let reply = ScriptReply {
-            layout: self.layout,
+            layout: self.keys.layout,
             value,
             sent_at,
         };
@@ -218,7 +218,7 @@ impl VoteBatch {
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         if let Some(first) = self.together.first() {
-            let script = &first.layout.redlock_scripts().vote_all;
+            let script = &first.keys.layout.redlock_scripts().vote_all;
             encode_all(
                 &self.together,
                 first,
@@ -372,11 +372,10 @@ impl<'a> ScriptEncoder<'a> {
 fn encode_all(entries: &[VoteEntry], first: &VoteEntry, call: ScriptEncoder<'_>) {
     let out = call.parts(2 * entries.len(), 3 + 5 * entries.len());
     for entry in entries {
-        append_bulk(out, entry.held().name.as_str().as_bytes());
+        append_bulk_of(out, &first.keys.lock_parts(&entry.held().name));
     }
     for entry in entries {
-        let fence = first.layout.fence_key(&entry.held().name);
-        append_bulk(out, fence.as_bytes());
+        append_bulk(out, first.keys.fence(&entry.held().name).as_ref());
     }
     let bounds = first.bounds;
     append_bulk_number(out, micros(bounds.below));

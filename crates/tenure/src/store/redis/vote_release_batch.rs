@@ -1,7 +1,8 @@
 //! Releases several leases, or votes for them, on one node of a Redlock in one call.
 
-use super::command::{append_bulk, append_bulk_number};
+use super::command::{append_bulk, append_bulk_number, append_bulk_of};
 use super::connection::Connection;
+use super::keys::Keys;
 use super::operation::{Operation, ReleaseVote, ScriptReply, ServerContext};
 use super::request_queue::Entry;
 use super::server_error;
@@ -43,7 +44,7 @@ impl VoteReleaseEntry {
     /// On its own.
     fn encode(&self, out: &mut Vec<u8>) {
         let call = self.operation().call(&ServerContext {
-            layout: self.layout,
+            keys: self.keys.clone(),
             sharded: false,
             shares_counter: false,
             latest_us: 0,
@@ -59,7 +60,7 @@ impl VoteReleaseEntry {
     fn finish_alone(self, connection: &Connection, reply: Value, sent_at: Moment) {
         let Some(error) = reply.error() else {
             let reply = ScriptReply {
-                layout: self.layout,
+                layout: self.keys.layout,
                 value: reply,
                 sent_at,
             };
@@ -116,9 +117,9 @@ impl VoteReleaseBatch {
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         if let Some(first) = self.together.first() {
-            let script = &first.layout.redlock_scripts().release_all;
+            let script = &first.keys.layout.redlock_scripts().release_all;
             let call = begin_script(out, script, self.by_text);
-            encode_all(&self.together, first.layout, call);
+            encode_all(&self.together, &first.keys, call);
         }
         for entry in &self.alone {
             entry.encode(out);
@@ -208,22 +209,21 @@ fn refused(connection: &Connection, error: &str) -> Failure {
     }
 }
 
-fn encode_all(entries: &[VoteReleaseEntry], layout: Layout, call: ScriptEncoder<'_>) {
-    let channels = match layout {
+fn encode_all(entries: &[VoteReleaseEntry], keys: &Keys, call: ScriptEncoder<'_>) {
+    let channels = match keys.layout {
         Layout::Native => 1,
         Layout::Redisson => 2,
     };
     let out = call.parts(3 * entries.len(), 1 + (2 + channels) * entries.len());
     for entry in entries {
-        append_bulk(out, entry.request.lease().name.as_str().as_bytes());
+        append_bulk_of(out, &keys.lock_parts(&entry.request.lease().name));
     }
     for entry in entries {
-        let fence = layout.fence_key(&entry.request.lease().name);
-        append_bulk(out, fence.as_bytes());
+        append_bulk(out, keys.fence(&entry.request.lease().name).as_ref());
     }
     for entry in entries {
-        let waiters = entry.request.lease().name.neighbour(WAITERS);
-        append_bulk(out, waiters.as_bytes());
+        let name = &entry.request.lease().name;
+        append_bulk_of(out, &keys.neighbour_parts(name, WAITERS));
     }
     append_bulk_number(out, channels as u64);
     for entry in entries {
@@ -234,7 +234,7 @@ fn encode_all(entries: &[VoteReleaseEntry], layout: Layout, call: ScriptEncoder<
             None => append_bulk(out, b""),
         }
         if entry.request.notifies() {
-            for (channel, _) in layout.channels(&lease.name) {
+            for (channel, _) in keys.channels(&lease.name) {
                 append_bulk(out, channel.as_bytes());
             }
         } else {

@@ -23,8 +23,8 @@ impl Operation for Repair<'_> {
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
         let (lease, name) = (self.lease, self.name());
         ScriptCall::new(&at.redlock_scripts().repair)
-            .key(name.as_str())
-            .key(at.layout.fence_key(name))
+            .key(at.keys.lock(name))
+            .key(at.keys.fence(name))
             .arg(&lease.id)
             .arg(lease.ttl.as_millis())
             .arg(at.latest_us)
