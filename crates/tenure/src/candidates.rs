@@ -49,8 +49,8 @@ impl Election<Tenure> {
     ///
     /// Safe: read-only.
     pub async fn candidates(&self) -> Result<Vec<Candidate>> {
-        let name = LockName::new(self.name())?;
         let client = self.client();
+        let name = client.core.settings.allowed(LockName::new(self.name())?)?;
         client.check_open()?;
         let core = Arc::clone(&client.core);
         let reading = async move {

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::locks::{Locks, delegate_to_locks};
 use crate::moment::{Clock, ManualClock};
+use crate::prefix::Prefix;
 use crate::semaphore::Semaphore;
 use crate::settings::Settings;
 use crate::sharded::Sharded;
@@ -41,6 +42,7 @@ impl Tenure {
     /// | `rediss://host?ca=/ca.pem&cert=/client.pem&key=/client.key` | the same over TLS |
     /// | `unix:///run/redis.sock?db=0&user=me&pass=secret` | the same over a socket |
     /// | `redis-cluster://user:password@host1,host2:6380?sharded=off` | a Redis Cluster, given some of its nodes; over TLS with `rediss-cluster://`; [`Sharded`] selects how waiters are woken |
+    /// | `redis://host?prefix=team-a:` | everything begins with `team-a:`, on every kind of store: [`Builder::prefix`] |
     /// | `redis://host?layout=redisson` | locks compatible with Java's Redisson: [`Layout`] |
     /// | `redis-sentinel://user:password@s1,s2:26379,s3/mymaster/0` | the primary that these Sentinels report; user, password and database are for the Redis servers |
     /// | `redis-sentinel://s1,s2/?master=mymaster&sentinel_username=me&sentinel_password=secret` | the same, with separate credentials for the Sentinels |
@@ -158,12 +160,15 @@ impl Builder {
     pub async fn connect(self) -> Result<Tenure> {
         self.check()?;
         let url = self.urls.first().map_or("", String::as_str);
-        let (target, layout) = with_layout(Target::parse(url)?, self.layout)?;
+        let (mut target, layout) = with_layout(Target::parse(url)?, self.layout)?;
+        let prefix = Prefix::common(self.parsed_prefix()?.into_iter().chain(target.prefix()))?;
+        target.set_prefix(&prefix);
         check_sharded(&target, self.settings.sharded)?;
         let engine = Engine::start()?;
         let stats = Arc::new(Stats::default());
         let (mut settings, clock) = (self.settings, self.clock);
         settings.layout = layout;
+        settings.prefix = prefix;
         settings.replicates = !matches!(target, Target::Memory { .. });
         settings.check_replicas(settings.replicas)?;
         settings.check_pause(settings.ttl)?;
@@ -243,8 +248,14 @@ async fn open(
     stats: &Arc<Stats>,
 ) -> Result<Arc<dyn Store>> {
     match target {
-        Target::Memory { name: None } => Ok(MemoryStore::private(clock.clone())),
-        Target::Memory { name: Some(name) } => Ok(MemoryStore::shared(&name, clock.clone())?),
+        Target::Memory { name: None, .. } => Ok(MemoryStore::private(clock.clone())),
+        Target::Memory {
+            name: Some(name), ..
+        } => {
+            // Names contain no `?`. A store for each prefix has nothing in common with the others.
+            let name = format!("{name}?{}", settings.prefix);
+            Ok(MemoryStore::shared(&name, clock.clone())?)
+        }
         Target::Redis(target) => {
             check_clock(clock)?;
             let store = RedisStore::new(target, Arc::clone(stats), settings.runtime.clone());

@@ -55,6 +55,9 @@ pub struct Config {
     /// `native` or `redisson`, see [`Builder::layout`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<String>,
+    /// See [`Builder::prefix`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
     /// See [`Builder::replicas`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
@@ -141,6 +144,9 @@ impl Config {
         if let Some(layout) = &self.layout {
             builder = builder.layout(layout.parse()?);
         }
+        if let Some(prefix) = &self.prefix {
+            builder = builder.prefix(prefix);
+        }
         if let Some(name) = &self.name {
             builder = builder.name(name);
         }
@@ -185,7 +191,7 @@ mod tests {
         let whole = r#"{"urls":["redis://:s3cret@h"],"ttl_ms":1000,"unreachable_after_ms":2000,
             "response_timeout_ms":300,"hand_off":false,"hand_off_turns":4,"hand_off_time_ms":5,
             "keep_ms":6,
-            "layout":"redisson","replicas":2,"after_failover_ms":60000,"name":"n",
+            "layout":"redisson","prefix":"t:","replicas":2,"after_failover_ms":60000,"name":"n",
             "about":{"user":"me"}}"#;
         let config = config(whole);
         let builder = config.tenure().unwrap();
@@ -198,6 +204,7 @@ mod tests {
         assert_eq!(settings.hand_off.time, Duration::from_millis(5));
         assert_eq!(settings.keep, Duration::from_millis(6));
         assert_eq!(builder.layout, Some(crate::Layout::Redisson));
+        assert_eq!(builder.prefix.as_deref(), Some("t:"));
         assert_eq!(settings.replicas, 2);
         assert_eq!(settings.after_failover, Some(Duration::from_secs(60)));
         assert_eq!(settings.name.as_deref(), Some("n"));

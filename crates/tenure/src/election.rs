@@ -251,6 +251,7 @@ impl<T> Election<T> {
     /// reported by [`Observer::next`].
     pub fn observe(&self) -> Result<Observer> {
         let name = LockName::from_shared(&self.name)?;
+        let name = self.client.core.settings.allowed(name)?;
         self.client.check_open()?;
         let (reports, reported) = watch::channel(Report::Nothing);
         let core = Arc::clone(&self.client.core);

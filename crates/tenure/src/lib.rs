@@ -36,6 +36,7 @@ mod order;
 mod owner;
 mod pending_work;
 mod permit;
+mod prefix;
 mod redlock;
 mod seeded;
 mod semaphore;

@@ -412,6 +412,7 @@ impl<D> Lock<D> {
     /// Safe: read-only.
     pub async fn holder(&self) -> Result<Option<Holder>> {
         let name = LockName::from_shared(&self.name)?;
+        let name = self.client.core.settings.allowed(name)?;
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
         let looking = async move {
@@ -433,6 +434,7 @@ impl<D> Lock<D> {
     /// Safe: read-only.
     pub async fn holder_brief(&self) -> Result<Option<Holder>> {
         let name = LockName::from_shared(&self.name)?;
+        let name = self.client.core.settings.allowed(name)?;
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
         let looking = async move {
@@ -557,6 +559,7 @@ impl<D> Lock<D> {
     /// Validates the settings before anything is sent.
     pub(crate) fn request(&self) -> Result<AcquireRequest> {
         let name = LockName::from_shared(&self.name)?;
+        let name = self.client.core.settings.allowed(name)?;
         let ttl = match self.ttl {
             Some(ttl) => check_ttl("ttl", ttl)?,
             None => self.client.core.settings.ttl,

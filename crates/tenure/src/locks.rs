@@ -241,7 +241,8 @@ impl Locks {
     /// The release continues in the background.
     pub async fn force_release(&self, name: impl AsRef<str>, id: &LeaseId) -> Result<Released> {
         let ttl = id.ttl().unwrap_or(self.client.core.settings.ttl);
-        let held = LeaseSpec::new(LockName::new(name)?, id.clone(), ttl);
+        let name = self.client.core.settings.allowed(LockName::new(name)?)?;
+        let held = LeaseSpec::new(name, id.clone(), ttl);
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
         core.detached.remove(&held.name, &held.id);

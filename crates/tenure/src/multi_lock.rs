@@ -264,6 +264,7 @@ impl MultiLock {
         let mut known = HashSet::with_capacity(count);
         for name in &self.names {
             let name = LockName::from_shared(name)?;
+            let name = self.client.core.settings.allowed(name)?;
             if !known.insert(name.clone()) {
                 let cause = "it is given twice: name each lock once";
                 return Err(Error::invalid_name(name.as_str(), cause));

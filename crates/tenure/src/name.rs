@@ -1,4 +1,4 @@
-//! The name of a lock, and the names of its related keys in Redis.
+//! The name of a lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::error::Error;
 pub const NAME_BYTES_MAX: usize = 512;
 
 /// Keys with this prefix belong to Tenure itself.
-const RESERVED_PREFIX: &str = "tenure:";
+pub(crate) const RESERVED_PREFIX: &str = "tenure:";
 
 /// The name of a lock: 1 to 512 bytes of UTF-8.
 ///
@@ -57,45 +57,6 @@ impl LockName {
     /// channel is used.
     pub(crate) fn of_keeper(client: impl fmt::Display) -> Self {
         Self(format!("keeper:{client}").into())
-    }
-
-    /// The keys of the queue: its waiters in order, and when each was last alive.
-    pub(crate) fn queue_keys(&self) -> [String; 2] {
-        ["queue", "alive"].map(|role| self.neighbour(role))
-    }
-
-    /// The keys of a semaphore beside its own: leases, slots, slots that were given back, and what
-    /// waiters want.
-    pub(crate) fn permit_keys(&self) -> [String; 4] {
-        ["permits", "slots", "unused", "wanted"].map(|role| self.neighbour(role))
-    }
-
-    /// A key of Tenure's in the same slot as the lock itself.
-    pub(crate) fn neighbour(&self, role: &str) -> String {
-        self.neighbour_parts(role).concat()
-    }
-
-    /// The lock whose [`neighbour`](LockName::neighbour) this key is.
-    pub(crate) fn of_neighbour(key: &str, role: &str) -> Option<Self> {
-        let rest = key.strip_prefix(RESERVED_PREFIX)?.strip_prefix(role)?;
-        let rest = rest.strip_prefix('=').unwrap_or(rest).strip_prefix(':')?;
-        let bare = rest.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
-        let names = [Some(rest), bare].into_iter().flatten();
-        let mut names = names.filter_map(|name| Self::new(name).ok());
-        names.find(|name| name.neighbour(role) == key)
-    }
-
-    /// The parts of that key, for those who write it elsewhere.
-    pub(crate) fn neighbour_parts<'a>(&'a self, role: &'a str) -> [&'a str; 5] {
-        let tag = hash_tag(self.0.as_bytes());
-        // `{n}` must not share its related keys with `n`.
-        let is_all_tag = tag.is_some_and(|tag| tag.len() + 2 == self.0.len());
-        let (before, after) = match tag {
-            Some(_) if is_all_tag => ("=:", ""),
-            Some(_) => (":", ""),
-            None => (":{", "}"),
-        };
-        ["tenure:", role, before, &self.0, after]
     }
 }
 
@@ -157,40 +118,6 @@ pub(crate) fn hash_tag(key: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    /// The text that determines the slot of a key.
-    fn hashed(key: &str) -> &[u8] {
-        hash_tag(key.as_bytes()).unwrap_or(key.as_bytes())
-    }
-
-    proptest! {
-        /// H27: for any name, its related keys hash like the lock itself, and two names never share
-        /// a related key.
-        #[test]
-        fn h27_neighbours_share_the_slot_and_are_injective(a in "[a{}: é]{1,8}", b in "[a{}: é]{1,8}") {
-            let (a, b) = (LockName::new(&a), LockName::new(&b));
-            if let Ok(a) = &a {
-                let fence = a.neighbour("fence");
-                prop_assert_eq!(hashed(&fence), hashed(a.as_str()));
-                prop_assert_eq!(LockName::of_neighbour(&fence, "fence"), Some(a.clone()));
-                prop_assert_eq!(LockName::of_neighbour(&fence, "fenc"), None);
-            }
-            if let (Ok(a), Ok(b)) = (&a, &b)
-                && a != b
-            {
-                prop_assert_ne!(a.neighbour("fence"), b.neighbour("fence"));
-            }
-        }
-    }
-
-    #[test]
-    fn h27_a_name_that_is_all_tag_has_neighbours_of_its_own() {
-        let neighbour = |name: &str| LockName::new(name).unwrap().neighbour("fence");
-        assert_eq!(neighbour("n"), "tenure:fence:{n}");
-        assert_eq!(neighbour("{n}"), "tenure:fence=:{n}");
-        assert_eq!(neighbour("{n}:"), "tenure:fence:{n}:");
-    }
 
     #[test]
     fn h26_names_have_a_longest_length() {

@@ -13,6 +13,7 @@ use crate::layout::Layout;
 use crate::lease::check_ttl;
 use crate::locks::{Locks, delegate_to_locks};
 use crate::moment::Clock;
+use crate::prefix::Prefix;
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::store::Store;
@@ -128,9 +129,13 @@ impl Builder<Redlock> {
         self.check()?;
         let longest_ttl = self.settings.longest_ttl.unwrap_or(LONGEST_TTL_DEFAULT);
         check_ttl("longest_ttl", longest_ttl)?;
+        let asked_for = self.parsed_prefix()?;
         let (targets, layout) = targets(&self.urls, self.layout)?;
+        let said = targets.iter().filter_map(|target| target.prefix.clone());
+        let prefix = Prefix::common(asked_for.into_iter().chain(said))?;
         let mut settings = self.settings;
         settings.layout = layout;
+        settings.prefix = prefix;
         settings.ttl = settings.ttl.min(longest_ttl);
         let engine = Engine::start()?;
         let (on_engine, stats) = (engine.clone(), Arc::new(Stats::default()));
@@ -212,6 +217,7 @@ async fn open(
     let nodes = targets.into_iter().map(|target| {
         let target = RedisTarget {
             response_timeout: settings.response_timeout,
+            prefix: Some(settings.prefix.clone()),
             ..target
         };
         RedisStore::new(target, Arc::clone(stats), settings.runtime.clone())

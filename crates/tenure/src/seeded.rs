@@ -233,6 +233,10 @@ bugs! {
     ReignIgnored = "reign-ignored",
     /// a grant does not compare which master gives it
     MasterNotCompared = "master-not-compared",
+    /// a key beside the lock lacks the client's prefix
+    NeighbourWithoutPrefix = "neighbour-without-prefix",
+    /// a release tells the next waiter on a channel that lacks the client's prefix
+    ChannelWithoutPrefix = "channel-without-prefix",
     /// errors quote the password
     PasswordInError = "password-in-error",
     /// a majority of the nodes that could be asked decides, not of all
@@ -279,6 +283,12 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
         "native/release.lua",
         "if found ~= ARGV[1] then",
         "if not found then",
+    ),
+    (
+        Bug::ChannelWithoutPrefix,
+        "native/release.lua",
+        "local wake = string.gsub(queue, 'tenure:queue', 'tenure:wake', 1)",
+        "local wake = string.gsub(queue, '^.-tenure:queue', 'tenure:wake', 1)",
     ),
     (
         Bug::FairPassesWaiters,

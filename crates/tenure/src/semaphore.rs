@@ -249,7 +249,8 @@ impl Semaphore {
         self.limit = check_limit(limit)?;
         self.client.core.settings.check_semaphores()?;
         self.client.check_open()?;
-        let (core, name) = (Arc::clone(&self.client.core), LockName::new(self.name())?);
+        let core = Arc::clone(&self.client.core);
+        let name = core.settings.allowed(LockName::new(self.name())?)?;
         let resizing = async move { resize::resize(&core, &name, limit).await };
         self.client.engine.run(resizing).await??;
         Ok(self)

@@ -9,6 +9,8 @@ use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::lease::Lease;
 use crate::mode::Mode;
+use crate::name::LockName;
+use crate::prefix::Prefix;
 use crate::seeded::{Bug, bug};
 use crate::sharded::Sharded;
 
@@ -48,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) runtime: Option<Handle>,
     /// The layout, which determines the form of lease ids.
     pub(crate) layout: Layout,
+    /// What everything begins with that the client writes.
+    pub(crate) prefix: Prefix,
     /// How the waiters of a cluster are woken, if the builder says it.
     pub(crate) sharded: Option<Sharded>,
     /// The client's name in listings.
@@ -67,6 +71,16 @@ pub(crate) struct HandOff {
 }
 
 impl Settings {
+    /// The name, if a lock of this client may have it: together with the prefix it must be allowed too.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidName`](crate::ErrorKind::InvalidName).
+    pub(crate) fn allowed(&self, name: LockName) -> Result<LockName> {
+        self.prefix.check_name(&name)?;
+        Ok(name)
+    }
+
     /// Whether calls last at least for the response timeout. A shorter limit needs a timer, which a
     /// caller's own task does not have.
     pub(crate) fn is_patient(&self) -> bool {
@@ -286,6 +300,7 @@ impl Default for Settings {
             longest_ttl: None,
             runtime: None,
             layout: Layout::Native,
+            prefix: Prefix::default(),
             sharded: None,
             name: None,
             about: BTreeMap::new(),

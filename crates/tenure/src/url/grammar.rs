@@ -13,11 +13,11 @@ const DATABASE_MAX: u32 = 1_000_000;
 
 const SCHEMES: &str = "`redis://`, `rediss://`, `valkey://`, `valkeys://`, `unix://`, \
                        `redis-sentinel://`, `redis-cluster://` and `memory://`";
-const PARAMETERS: &str = "`db`, `user`, `pass`, `ca`, `cert`, `key` and `layout`";
+const PARAMETERS: &str = "`db`, `user`, `pass`, `ca`, `cert`, `key`, `layout` and `prefix`";
 const SENTINEL_PARAMETERS: &str = "`master`, `sentinel_username`, `sentinel_password`, `db`, \
-                                   `user`, `pass`, `ca`, `cert`, `key` and `layout`";
+                                   `user`, `pass`, `ca`, `cert`, `key`, `layout` and `prefix`";
 const CLUSTER_PARAMETERS: &str =
-    "`node`, `sharded`, `user`, `pass`, `ca`, `cert`, `key` and `layout`";
+    "`node`, `sharded`, `user`, `pass`, `ca`, `cert`, `key`, `layout` and `prefix`";
 
 /// Other libraries' spellings of the Sentinel parameters.
 const MASTER: [&str; 3] = ["master", "sentinelMasterId", "sentinelServiceName"];
@@ -54,15 +54,19 @@ pub(super) fn database(text: &str) -> Result<u32, String> {
 }
 
 fn memory(rest: &str) -> Result<Target, String> {
+    let (rest, query) = split_optional(rest, '?');
     let name = rest.trim_end_matches('/');
     if name.contains(['?', '#', '@', '/']) {
         return Err(format!(
             "`{name}` is not the name of a memory store: write `memory://` or `memory://name`"
         ));
     }
-    Ok(Target::Memory {
+    let mut parameters = Parameters::parse(query)?;
+    let target = Target::Memory {
         name: (!name.is_empty()).then(|| name.to_owned()),
-    })
+        prefix: parameters.prefix()?,
+    };
+    parameters.all_used(target, "`prefix`")
 }
 
 fn socket(rest: &str) -> Result<Target, String> {
@@ -79,6 +83,7 @@ fn socket(rest: &str) -> Result<Target, String> {
         password: parameters.take("pass").map(Secret),
         database: parameters.database()?.unwrap_or(0),
         layout: parameters.layout()?,
+        prefix: parameters.prefix()?,
         response_timeout: RESPONSE_TIMEOUT_DEFAULT,
     });
     parameters.all_used(target, PARAMETERS)
@@ -238,6 +243,7 @@ impl<'a> Parts<'a> {
             password: password.or(parameters.take("pass").map(Secret)),
             database,
             layout: parameters.layout()?,
+            prefix: parameters.prefix()?,
             response_timeout: RESPONSE_TIMEOUT_DEFAULT,
         })
     }

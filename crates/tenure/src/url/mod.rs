@@ -3,10 +3,12 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::slice;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
+use crate::prefix::Prefix;
 use crate::seeded::{Bug, bug};
 use crate::sharded::Sharded;
 
@@ -21,7 +23,10 @@ mod tests;
 /// The target of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    Memory { name: Option<String> },
+    Memory {
+        name: Option<String>,
+        prefix: Option<Prefix>,
+    },
     Redis(RedisTarget),
     Sentinel(SentinelTarget),
     Cluster(ClusterTarget),
@@ -56,6 +61,8 @@ pub(crate) struct RedisTarget {
     pub(crate) database: u32,
     /// As set in the URL.
     pub(crate) layout: Option<Layout>,
+    /// As set in the URL.
+    pub(crate) prefix: Option<Prefix>,
     /// How long a connection that owes a reply may stay silent.
     pub(crate) response_timeout: Duration,
 }
@@ -191,6 +198,34 @@ impl RedisTarget {
 }
 
 impl Target {
+    /// The servers with locks that the URL names, with their settings.
+    pub(crate) fn lock_servers_mut(&mut self) -> &mut [RedisTarget] {
+        match self {
+            Self::Memory { .. } => &mut [],
+            Self::Redis(server) => slice::from_mut(server),
+            Self::Sentinel(target) => slice::from_mut(&mut target.server),
+            Self::Cluster(cluster) => &mut cluster.nodes,
+        }
+    }
+
+    /// The prefix, if the URL sets one.
+    pub(crate) fn prefix(&mut self) -> Option<Prefix> {
+        match self {
+            Self::Memory { prefix, .. } => prefix.clone(),
+            _ => self.lock_servers_mut().first()?.prefix.clone(),
+        }
+    }
+
+    /// Sets the prefix of everything that is written there.
+    pub(crate) fn set_prefix(&mut self, prefix: &Prefix) {
+        if let Self::Memory { prefix: said, .. } = self {
+            *said = Some(prefix.clone());
+        }
+        for server in self.lock_servers_mut() {
+            server.prefix = Some(prefix.clone());
+        }
+    }
+
     pub(crate) fn parse(url: &str) -> Result<Self> {
         let wrong = |cause: String| {
             Error::new(

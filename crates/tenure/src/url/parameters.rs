@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::{Target, Tls, grammar};
 use crate::layout::Layout;
+use crate::prefix::Prefix;
 use crate::sharded::Sharded;
 
 /// The `key=value` pairs after the `?`, each to be used once.
@@ -58,6 +59,14 @@ impl Parameters {
             layout.parse().map_err(unknown)
         });
         layout.transpose()
+    }
+
+    pub(super) fn prefix(&mut self) -> Result<Option<Prefix>, String> {
+        let prefix = self.take("prefix").map(|prefix| {
+            let refused = |cause| format!("the prefix `{prefix}` cannot be used: {cause}");
+            Prefix::parse(&prefix).map_err(refused)
+        });
+        prefix.transpose()
     }
 
     pub(super) fn sharded(&mut self) -> Result<Option<Sharded>, String> {

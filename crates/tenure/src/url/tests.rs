@@ -54,6 +54,8 @@ fn every_way_to_name_one_server_is_understood() {
     assert_eq!(redis("redis://h").layout(), Layout::Native);
     let java = redis("redis://h?layout=redisson");
     assert_eq!(java.layout(), Layout::Redisson);
+    let prefixed = redis("redis://h?prefix=team-a%3A");
+    assert_eq!(prefixed.prefix, Some(Prefix::parse("team-a:").unwrap()));
     let socket = redis("unix:///run/redis.sock?db=2&user=u&pass=p%40ss");
     assert_eq!(socket.address, Address::Unix("/run/redis.sock".into()));
     assert_eq!(socket.password.as_ref().map(Secret::reveal), Some("p@ss"));
@@ -105,10 +107,12 @@ fn what_is_wrong_is_named() {
     refused("redis://h?db=1&db=2", "is given twice");
     refused("rediss://h?cert=/x", "give both");
     refused("redis://h?layout=java", "the layout `java` is not");
+    refused("memory://?layout=redisson", "the parameter `layout`");
     refused(
-        "memory://?layout=redisson",
-        "is not the name of a memory store",
+        "redis://h?prefix=a%7Bb%7D",
+        "the prefix `a{b}` cannot be used",
     );
+    refused("redis-cluster://h?prefix=a%20b", "a space");
     refused("redis://h#insecure", "belongs to `rediss://`");
     refused("unix://relative", "is not absolute");
     refused("memory://a/b", "is not the name of a memory store");

@@ -112,9 +112,8 @@ impl RedisStore {
     ) -> Option<FenceCounter> {
         match &self.routes {
             Routes::One(_) => connection.shares_counter().then_some(FenceCounter::Shared),
-            Routes::Cluster(_) => {
-                (self.layout == Layout::Native).then(|| FenceCounter::of_each(name))
-            }
+            Routes::Cluster(_) => (self.keys.layout == Layout::Native)
+                .then(|| FenceCounter::of_each(&self.keys.lock(name))),
         }
     }
 

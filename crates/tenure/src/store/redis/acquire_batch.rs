@@ -25,7 +25,7 @@ use super::command::{
 };
 use super::connection::{Connection, SendOptions};
 use super::fence_counter::FenceCounter;
-use super::layout::SHARED_COUNTER;
+use super::keys::Keys;
 use super::request_queue::{AcquireEntry, Entry};
 use super::slot_batches::SlotBatch;
 use super::transaction_candidates::AHEAD_MAX_US;
@@ -50,6 +50,7 @@ const FENCES_IN_A_MS: u64 = 1_000;
 pub(super) struct AcquireBatch {
     entries: Vec<AcquireEntry>,
     counter: FenceCounter,
+    keys: Keys,
     sent_at: Moment,
     reads_clock: bool,
 }
@@ -132,6 +133,7 @@ impl SlotBatch for AcquireBatch {
         Self {
             reads_clock: !entries.is_empty() && !connection.knows_clock(sent_at),
             counter: counter.unwrap_or(FenceCounter::Shared),
+            keys: connection.keys().clone(),
             entries,
             sent_at,
         }
@@ -155,25 +157,26 @@ impl SlotBatch for AcquireBatch {
         }
         append_command(out, &[b"MULTI"]);
         for entry in &self.entries {
-            let (name, id) = (entry.name.as_str().as_bytes(), entry.id.as_str().as_bytes());
             append_header(out, b'*', 7);
-            for word in [b"SET", name, id, b"NX", b"GET", b"PXAT"] {
+            append_bulk(out, b"SET");
+            append_bulk_of(out, &self.keys.lock_parts(&entry.name));
+            for word in [entry.id.as_str().as_bytes(), b"NX", b"GET", b"PXAT"] {
                 append_bulk(out, word);
             }
             append_bulk_number(out, entry.end_ms);
         }
         match self.counter {
             FenceCounter::Shared => {
-                append_mint(out, &[SHARED_COUNTER]);
+                append_mint(out, &self.keys.shared_counter_parts());
                 append_header(out, b'*', 1 + self.entries.len());
                 append_bulk(out, b"EXISTS");
                 for entry in &self.entries {
-                    append_bulk_of(out, &entry.name.neighbour_parts("fences"));
+                    append_bulk_of(out, &self.keys.neighbour_parts(&entry.name, "fences"));
                 }
             }
             FenceCounter::OfEachLock(_) => {
                 for entry in &self.entries {
-                    append_mint(out, &entry.name.neighbour_parts("fences"));
+                    append_mint(out, &self.keys.neighbour_parts(&entry.name, "fences"));
                 }
             }
         }

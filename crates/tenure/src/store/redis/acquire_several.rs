@@ -18,10 +18,10 @@ impl RedisStore {
     /// Whether one script may have the keys of these locks. Redisson's locks are acquired one by one,
     /// because each of their releases also tells the waiters of other libraries.
     pub(super) fn can_acquire_together(&self, names: &[&LockName]) -> bool {
-        let mut slots = names.iter().map(|it| Slot::of(it.as_str().as_bytes()));
+        let mut slots = names.iter().map(|it| Slot::of_key(&self.keys.lock(it)));
         let first = slots.next();
         let is_one_slot = slots.all(|slot| Some(slot) == first);
-        self.layout == Layout::Native && (is_one_slot || self.routes.shares_counter())
+        self.keys.layout == Layout::Native && (is_one_slot || self.routes.shares_counter())
     }
 
     pub(super) async fn try_acquire_several(
@@ -60,8 +60,8 @@ impl RedisStore {
         let node = self.route(first)?.node;
         let limit = self.command_limit(limit);
         let connection = node.commands.connection(limit).await?;
-        let queues = names.iter().map(|name| name.neighbour("queue"));
-        let keys = names.iter().map(|name| name.as_str().to_owned());
+        let queues = names.iter().map(|name| self.keys.neighbour(name, "queue"));
+        let keys = names.iter().map(|name| self.keys.lock(name));
         let mut ids = Arguments::new();
         for lease in leases {
             ids.push(lease.id.as_str());

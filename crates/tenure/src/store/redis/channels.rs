@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::keys::Keys;
 use super::layout::Topic;
 use super::told_offer::ToldOffer;
 use crate::layout::Layout;
@@ -52,10 +53,10 @@ impl Channels {
     }
 
     /// The channels for waiters of a lock.
-    pub(super) fn of_lock(&self, layout: Layout, name: &LockName) -> Vec<(String, Topic)> {
-        let mut channels = layout.channels(name);
-        if let (Some(client), Layout::Native) = (self.own.get(), layout) {
-            let own = format!("{}:{client}", name.neighbour("wake"));
+    pub(super) fn of_lock(&self, keys: &Keys, name: &LockName) -> Vec<(String, Topic)> {
+        let mut channels = keys.channels(name);
+        if let (Some(client), Layout::Native) = (self.own.get(), keys.layout) {
+            let own = format!("{}:{client}", keys.wake_channel(name));
             channels.push((own, Topic::Turn));
         }
         channels

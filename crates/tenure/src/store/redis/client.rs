@@ -20,6 +20,7 @@ use super::value::Value;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::moment::{Clock, Moment};
+use crate::prefix::Prefix;
 use crate::settings::UNREACHABLE_AFTER_DEFAULT;
 use crate::stats::Stats;
 use crate::store::Failure;
@@ -47,6 +48,7 @@ pub struct Client {
     routes: Arc<Routes>,
     /// Its address, for messages.
     target: Arc<str>,
+    prefix: Prefix,
     limit: Duration,
 }
 
@@ -72,7 +74,8 @@ impl Client {
     /// On a Cluster a command goes to the node that has its first argument as a key, a script to
     /// the node that has its first key, and both follow redirects.
     pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
-        let target = Target::parse(url.as_ref())?;
+        let mut target = Target::parse(url.as_ref())?;
+        let prefix = target.prefix().unwrap_or_default();
         let engine = Engine::start()?;
         let limit = UNREACHABLE_AFTER_DEFAULT;
         let connecting = async move {
@@ -86,8 +89,15 @@ impl Client {
             engine,
             routes,
             target,
+            prefix,
             limit,
         })
+    }
+
+    /// The prefix that the URL sets, for the keys and channels of whoever uses this connection. They are
+    /// sent as they are given: nothing adds it to them.
+    pub fn prefix(&self) -> &str {
+        self.prefix.as_str()
     }
 
     /// Runs one command.
@@ -216,6 +226,7 @@ impl Client {
         let of = |node: Arc<Node>| Self {
             engine: self.engine.clone(),
             target: node.server.to_string().into(),
+            prefix: self.prefix.clone(),
             routes: Arc::new(Routes::One(node)),
             limit: self.limit,
         };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::command::{Cmd, Pipeline, cmd};
 use super::connection::SendOptions;
+use super::keys::Key;
 use super::node::Node;
 use super::operation::pairs;
 use super::redis_store::RedisStore;
@@ -14,9 +15,6 @@ use super::value::Value;
 use crate::lease::ClientId;
 use crate::moment::Moment;
 use crate::store::{Failure, Record, RecordChange, RecordWritten};
-
-/// The index of client records.
-const CLIENTS_KEY: &str = "tenure:clients";
 
 /// Clients whose records are on one node.
 type ClientsOnNode = (Arc<Node>, Vec<ClientId>);
@@ -29,10 +27,10 @@ impl RedisStore {
         limit: Moment,
     ) -> Result<RecordWritten, Failure> {
         let limit = self.command_limit(limit);
-        let key = record_key(client);
+        let key = self.keys.client(client);
         let ttl_ms = change.ttl.as_millis().to_string();
         if change.ttl.is_zero() {
-            let command = cmd("DEL").arg(&key).clone();
+            let command = cmd("DEL").arg(key.as_str()).clone();
             self.run_at_key(&key, &command, limit).await?;
         } else {
             let mode = if change.all { "all" } else { "changes" };
@@ -53,8 +51,13 @@ impl RedisStore {
             }
         }
         let arguments = [client.to_string(), ttl_ms];
-        self.script_at_key(CLIENTS_KEY, &script::CLIENTS, arguments.into(), limit)
-            .await?;
+        self.script_at_key(
+            &self.keys.clients(),
+            &script::CLIENTS,
+            arguments.into(),
+            limit,
+        )
+        .await?;
         Ok(RecordWritten::Yes)
     }
 
@@ -69,7 +72,12 @@ impl RedisStore {
         } else {
             let arguments = [String::new(), "0".to_owned()];
             let reply = self
-                .script_at_key(CLIENTS_KEY, &script::CLIENTS, arguments.into(), limit)
+                .script_at_key(
+                    &self.keys.clients(),
+                    &script::CLIENTS,
+                    arguments.into(),
+                    limit,
+                )
                 .await?;
             let ids = reply.as_array().unwrap_or_default().iter();
             ids.filter_map(|id| ClientId::parse(id.as_str()?)).collect()
@@ -86,7 +94,7 @@ impl RedisStore {
     fn group_clients(&self, clients: Vec<ClientId>) -> Result<Vec<ClientsOnNode>, Failure> {
         let mut groups: Vec<ClientsOnNode> = Vec::new();
         for client in clients {
-            let node = self.routes.route(&record_key(client))?.node;
+            let node = self.routes.route(self.keys.client(client).as_str())?.node;
             let known = groups
                 .iter_mut()
                 .find(|(known, _)| Arc::ptr_eq(known, &node));
@@ -108,7 +116,9 @@ impl RedisStore {
         let connection = connection.map_err(|failure| self.routes.note_failure(node, failure))?;
         let mut pipeline = Pipeline::new();
         for client in &clients {
-            pipeline.cmd("HGETALL").arg(record_key(*client));
+            pipeline
+                .cmd("HGETALL")
+                .arg(self.keys.client(*client).as_str());
         }
         let replies = connection
             .run_all(&pipeline, SendOptions::until(limit))
@@ -119,8 +129,8 @@ impl RedisStore {
             if let Value::Error(error) = &reply {
                 // It may have moved: read it on its own.
                 self.routes.note_error_reply(node, error);
-                let key = record_key(client);
-                let command = cmd("HGETALL").arg(&key).clone();
+                let key = self.keys.client(client);
+                let command = cmd("HGETALL").arg(key.as_str()).clone();
                 reply = self.run_at_key(&key, &command, limit).await?;
             }
             records.push((client, pairs(&reply)));
@@ -131,37 +141,34 @@ impl RedisStore {
     /// Runs a command on the node that has the key.
     pub(super) async fn run_at_key(
         &self,
-        key: &str,
+        key: &Key,
         command: &Cmd,
         limit: Moment,
     ) -> Result<Value, Failure> {
-        let mut route = self.routes.route(key)?;
+        let mut route = self.routes.route(key.as_str())?;
         loop {
             let answer = route.run(command, limit).await;
             let Err(failure) = answer else { return answer };
-            route = self.routes.next_route(key, route, failure, limit).await?;
+            let next = self.routes.next_route(key.as_str(), route, failure, limit);
+            route = next.await?;
         }
     }
 
     /// Runs a script on the node that has the key.
     async fn script_at_key(
         &self,
-        key: &str,
+        key: &Key,
         script: &Script,
         arguments: Vec<String>,
         limit: Moment,
     ) -> Result<Value, Failure> {
-        let call = ScriptCall::new(script).key(key).args(arguments);
-        let mut route = self.routes.route(key)?;
+        let call = ScriptCall::new(script).key(key.clone()).args(arguments);
+        let mut route = self.routes.route(key.as_str())?;
         loop {
             let answer = route.script(&call, limit).await;
             let Err(failure) = answer else { return answer };
-            route = self.routes.next_route(key, route, failure, limit).await?;
+            let next = self.routes.next_route(key.as_str(), route, failure, limit);
+            route = next.await?;
         }
     }
-}
-
-/// The key of a client's record.
-fn record_key(client: ClientId) -> String {
-    format!("tenure:client:{client}")
 }

@@ -67,7 +67,8 @@ impl RedisStore {
         if self.granting_primary(connection).is_some() {
             return Ok(());
         }
-        let call = ScriptCall::new(&script::REIGN).key(self.routes.reign_key(node));
+        let call =
+            ScriptCall::new(&script::REIGN).key(self.keys.reign(self.routes.reign_tag(node)));
         let reply = connection
             .script(&call, SendOptions::until(limit))
             .await

@@ -1,7 +1,7 @@
 //! Which counter mints the fences of locks that are acquired together.
 
 use super::cluster::slot::Slot;
-use crate::name::LockName;
+use super::keys::Key;
 
 /// Where a grant gets its fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,8 +14,8 @@ pub(super) enum FenceCounter {
 }
 
 impl FenceCounter {
-    pub(super) fn of_each(name: &LockName) -> Self {
-        Self::OfEachLock(Slot::of(name.as_str().as_bytes()))
+    pub(super) fn of_each(lock: &Key) -> Self {
+        Self::OfEachLock(Slot::of_key(lock))
     }
 
     /// The position of the command that mints for the attempt at this position, among those that mint.

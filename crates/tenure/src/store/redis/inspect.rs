@@ -34,15 +34,16 @@ impl RedisStore {
         index: &LeaseId,
         limit: Moment,
     ) -> Result<Option<QueuePosition>, Failure> {
-        let (key, limit) = (name.as_str(), self.command_limit(limit));
-        let left = cmd("PTTL").arg(key).clone();
-        let left = self.run_at_key(key, &left, limit).await?;
+        let (key, limit) = (self.keys.lock(name), self.command_limit(limit));
+        let left = cmd("PTTL").arg(key.as_str()).clone();
+        let left = self.run_at_key(&key, &left, limit).await?;
         let Some(remaining) = time_left(&left) else {
             return Ok(None);
         };
         let mut rank = cmd("ZRANK");
-        rank.arg(name.neighbour("queue")).arg(index.as_str());
-        let rank = self.run_at_key(key, &rank, limit).await?.as_int();
+        rank.arg(self.keys.neighbour(name, "queue").as_str());
+        rank.arg(index.as_str());
+        let rank = self.run_at_key(&key, &rank, limit).await?.as_int();
         let ahead = rank.and_then(|rank| u64::try_from(rank).ok());
         Ok(ahead.map(|ahead| QueuePosition { remaining, ahead }))
     }

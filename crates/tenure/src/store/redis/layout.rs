@@ -1,8 +1,9 @@
-//! How each layout encodes a lock: keys, channels and scripts.
+//! How each layout encodes a lock: scripts, messages, and what its key has.
 
 use std::time::Duration;
 
 use super::command::Pipeline;
+use super::keys::Key;
 use super::script::{self, LockScripts};
 use super::told_offer::ToldOffer;
 use super::value::Value;
@@ -23,9 +24,6 @@ const BRIEF: &str = "brief ";
 const ASK: &str = "ask ";
 /// Redisson's message when a lock was released. It has other messages for other objects.
 const UNLOCKED: &str = "0";
-
-/// The fence counter of all locks of a database, where one call may have keys in several slots.
-pub(super) const SHARED_COUNTER: &str = "tenure:fences";
 
 /// The kind of messages on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,42 +52,16 @@ impl Layout {
         self == Self::Redisson && name.contains('{') && hash_tag(name.as_bytes()).is_none()
     }
 
-    /// The key of a lock's own fence counter.
-    pub(super) fn counter_key(self, name: &LockName) -> String {
-        match self {
-            Self::Native => name.neighbour("fences"),
-            Self::Redisson => redisson_key("redisson_lock_token", name),
-        }
-    }
-
-    /// The key of the fence that a node of a Redlock stores.
-    pub(super) fn fence_key(self, name: &LockName) -> String {
-        match self {
-            Self::Native => name.neighbour("fence"),
-            Self::Redisson => redisson_key("redisson_lock_token", name),
-        }
-    }
-
-    /// The channels for waiters of a lock. Ours comes first: release.lua takes a subscriber of
-    /// Redisson's channel alone for a Redisson client.
-    pub(super) fn channels(self, name: &LockName) -> Vec<(String, Topic)> {
-        let mut channels = vec![(name.neighbour("wake"), Topic::Turn)];
-        if self == Self::Redisson {
-            channels.push((redisson_channel(name), Topic::Free));
-        }
-        channels
-    }
-
     /// Checks that the lease still exists, with commands that client tracking follows.
-    pub(super) fn add_watch_commands(self, lease: &LeaseSpec, pipeline: &mut Pipeline) {
-        let name = lease.name.as_str();
+    pub(super) fn add_watch_commands(self, key: &Key, id: &LeaseId, pipeline: &mut Pipeline) {
+        let key = key.as_str();
         match self {
             Self::Native => {
-                pipeline.cmd("GET").arg(name);
+                pipeline.cmd("GET").arg(key);
             }
             Self::Redisson => {
-                pipeline.cmd("HGET").arg(name).arg(lease.id.as_str());
-                pipeline.cmd("HKEYS").arg(name);
+                pipeline.cmd("HGET").arg(key).arg(id.as_str());
+                pipeline.cmd("HKEYS").arg(key);
             }
         }
     }
@@ -179,37 +151,9 @@ pub(super) fn ask_message(name: &LockName, holder: &LeaseId) -> String {
     format!("{ASK}{holder} {name}")
 }
 
-pub(super) fn redisson_channel(name: &LockName) -> String {
-    redisson_key("redisson_lock__channel", name)
-}
-
-/// By Redisson's rule, which looks for a `{` where ours looks for a whole hash tag.
-fn redisson_key(prefix: &str, name: &LockName) -> String {
-    if name.as_str().contains('{') {
-        format!("{prefix}:{name}")
-    } else {
-        format!("{prefix}:{{{name}}}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn redissons_keys_are_named_by_redissons_rule() {
-        for (name, key) in [
-            ("orders", "redisson_lock_token:{orders}"),
-            ("a{b}c", "redisson_lock_token:a{b}c"),
-            ("{x}", "redisson_lock_token:{x}"),
-            ("a name: é", "redisson_lock_token:{a name: é}"),
-            ("x{y", "redisson_lock_token:x{y"),
-        ] {
-            let name = LockName::new(name).unwrap();
-            assert_eq!(Layout::Redisson.fence_key(&name), key);
-            assert_eq!(Layout::Redisson.counter_key(&name), key);
-        }
-    }
 
     #[test]
     fn only_a_lone_brace_splits_the_keys_of_a_lock_and_only_by_redissons_rule() {

@@ -106,7 +106,7 @@ impl Listener {
 
     pub(super) async fn subscribe(&self, name: &LockName, limit: Moment) -> Result<(), Failure> {
         let mut subscribed = Vec::new();
-        let channels = self.channels.of_lock(self.server.target.layout(), name);
+        let channels = self.channels.of_lock(&self.server.keys, name);
         for (channel, topic) in channels {
             // Added before the server confirms: its first message may follow at once.
             self.channels.add(&channel, name, topic, self.number);
@@ -242,8 +242,8 @@ impl Listener {
         };
         for key in keys {
             // An observer reads the metadata too, for the leader's value.
-            let name = LockName::of_neighbour(&key, "meta");
-            if let Some(name) = name.or_else(|| LockName::new(key).ok()) {
+            let name = self.server.keys.name_of_neighbour(&key, "meta");
+            if let Some(name) = name.or_else(|| self.server.keys.name_of(&key)) {
                 self.emit(Event::Changed { name });
             }
         }

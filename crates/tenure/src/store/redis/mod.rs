@@ -35,6 +35,7 @@ mod failover_pause;
 mod fence_counter;
 mod heartbeat;
 mod inspect;
+mod keys;
 mod layout;
 mod listener;
 mod node;

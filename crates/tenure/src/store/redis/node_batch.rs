@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::command::{append_bulk, append_bulk_number, append_header};
 use super::connection::Connection;
+use super::keys::Keys;
 use super::operation::{Operation, ServerContext};
 use super::request_queue::Entry;
 use super::script::{RedlockScripts, Script};
@@ -15,7 +16,6 @@ use super::value::Value;
 use super::vote_request::{BatchScript, Delivery, VoteScripts};
 use super::wire::WireError;
 use crate::error::ErrorKind;
-use crate::layout::Layout;
 use crate::moment::Moment;
 use crate::store::{Failure, InFlight};
 use crate::timings::Call;
@@ -27,7 +27,7 @@ pub(super) trait NodeRequest: Sized {
 
     type Reply;
 
-    fn layout(&self) -> Layout;
+    fn keys(&self) -> &Keys;
 
     fn delivery(&self) -> Delivery;
     fn set_delivery(&mut self, delivery: Delivery);
@@ -134,7 +134,7 @@ impl<R: NodeRequest> NodeBatch<R> {
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         if let Some(first) = self.together.first() {
-            let script = R::script_for_all(first.layout().redlock_scripts());
+            let script = R::script_for_all(first.keys().layout.redlock_scripts());
             R::encode_all(
                 &self.together,
                 ScriptEncoder::new(out, script, self.by_text),
@@ -179,7 +179,7 @@ impl<R: NodeRequest> NodeBatch<R> {
 fn encode_alone(request: &impl NodeRequest, out: &mut Vec<u8>) {
     let call = request.operation();
     let call = call.call(&ServerContext {
-        layout: request.layout(),
+        keys: request.keys().clone(),
         sharded: false,
         shares_counter: false,
         latest_us: request.in_flight(None).latest_us,

@@ -20,11 +20,6 @@ use crate::store::{Failure, LeaseSpec};
 /// tell about longer leases.
 pub(crate) const VOTE_DELAY_MIN: Duration = Duration::from_secs(30);
 
-/// Since when each node has been running, by run id.
-const NODES: &str = "tenure:nodes";
-/// The longest ttl of any lease, in milliseconds, if that is above [`VOTE_DELAY_MIN`].
-pub(super) const LONGEST_TTL: &str = "tenure:longest-ttl";
-
 /// What decides whether a node may vote.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeState {
@@ -67,10 +62,10 @@ impl RedisStore {
         pipeline.cmd("INFO");
         let settings = pipeline.cmd("CONFIG").arg("GET");
         settings.arg("appendfsync").arg("no-appendfsync-on-rewrite");
-        add_stored_info_commands(&mut pipeline);
+        self.add_stored_info_commands(&mut pipeline);
         // The scripts of a single server are loaded by the handshake. A user without permission to
         // load scripts sends the text once.
-        for (_, script) in self.layout.redlock_scripts().all() {
+        for (_, script) in self.keys.layout.redlock_scripts().all() {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.code());
         }
         let limit = self.command_limit(limit);
@@ -94,12 +89,20 @@ impl RedisStore {
         limit: Moment,
     ) -> Result<StoredNodeInfo, Failure> {
         let mut pipeline = Pipeline::new();
-        add_stored_info_commands(&mut pipeline);
+        self.add_stored_info_commands(&mut pipeline);
         let limit = self.command_limit(limit);
         let replies = connection
             .run_all(&pipeline, SendOptions::until(limit))
             .await?;
         self.read_stored(&replies)
+    }
+
+    fn add_stored_info_commands(&self, pipeline: &mut Pipeline) {
+        let (longest_ttl, nodes) = (self.keys.longest_ttl(), self.keys.nodes());
+        pipeline.cmd("GET").arg(longest_ttl.as_str());
+        pipeline.cmd("HGETALL").arg(nodes.as_str());
+        pipeline.cmd("PTTL").arg(nodes.as_str());
+        pipeline.cmd("TIME");
     }
 
     fn read_stored(&self, replies: &[Value]) -> Result<StoredNodeInfo, Failure> {
@@ -129,9 +132,11 @@ impl RedisStore {
     ) -> Result<(), Failure> {
         let pairs = ages.iter();
         let pairs = pairs.map(|(run_id, age)| [run_id.clone(), age.as_millis().to_string()]);
-        let script = &self.layout.redlock_scripts().nodes;
+        let script = &self.keys.layout.redlock_scripts().nodes;
         let limit = self.command_limit(limit);
-        let call = ScriptCall::new(script).key(NODES).args(pairs.flatten());
+        let call = ScriptCall::new(script)
+            .key(self.keys.nodes())
+            .args(pairs.flatten());
         let kept = connection.script(&call, SendOptions::until(limit));
         kept.await.map(|_| ())
     }
@@ -147,20 +152,13 @@ impl RedisStore {
         }
         let limit = self.command_limit(limit);
         let connection = self.connection(limit).await?;
-        let script = &self.layout.redlock_scripts().longest_ttl;
+        let script = &self.keys.layout.redlock_scripts().longest_ttl;
         let call = ScriptCall::new(script)
-            .key(LONGEST_TTL)
+            .key(self.keys.longest_ttl())
             .arg(lease.ttl.as_millis());
         let kept = connection.script(&call, SendOptions::until(limit));
         kept.await.map(|_| ())
     }
-}
-
-fn add_stored_info_commands(pipeline: &mut Pipeline) {
-    pipeline.cmd("GET").arg(LONGEST_TTL);
-    pipeline.cmd("HGETALL").arg(NODES);
-    pipeline.cmd("PTTL").arg(NODES);
-    pipeline.cmd("TIME");
 }
 
 fn part(replies: &[Value], at: usize) -> &Value {

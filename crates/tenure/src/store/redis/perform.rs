@@ -164,7 +164,7 @@ impl RedisStore {
 
     pub(super) fn reply(&self, value: Value, sent_at: Moment) -> ScriptReply {
         ScriptReply {
-            layout: self.layout,
+            layout: self.keys.layout,
             value,
             sent_at: if bug(Bug::DeadlineFromReply) {
                 self.clock.now()
@@ -229,7 +229,7 @@ impl RedisStore {
 
     fn context(&self, latest_us: u64, primary: String) -> ServerContext {
         ServerContext {
-            layout: self.layout,
+            keys: self.keys.clone(),
             sharded: self.sharded,
             shares_counter: self.routes.shares_counter(),
             latest_us,

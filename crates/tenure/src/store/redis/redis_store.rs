@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use super::channels::Channels;
 use super::cluster::{Cluster, Route, Slot};
+use super::keys::Keys;
 use super::node::Node;
 use super::operation::{Proclaim, Release, Resize};
 use super::routes::Routes;
@@ -34,7 +35,7 @@ pub(crate) struct RedisStore {
     pub(super) routes: Routes,
     /// The channels of waiters, on all nodes.
     pub(super) channels: Arc<Channels>,
-    pub(super) layout: Layout,
+    pub(super) keys: Keys,
     pub(super) response_timeout: Duration,
     /// Whether messages stay in the shard of their lock.
     pub(super) sharded: bool,
@@ -76,13 +77,13 @@ impl RedisStore {
         runtime: Option<Handle>,
     ) -> Arc<Self> {
         let first = nodes.first();
-        let layout = first.map(RedisTarget::layout).unwrap_or_default();
+        let keys = first.map(Keys::of).unwrap_or_default();
         let response_timeout = first.map_or(RESPONSE_TIMEOUT_DEFAULT, |node| node.response_timeout);
         let channels = Arc::new(Channels::default());
         let (for_nodes, heard) = (Arc::clone(&stats), Arc::clone(&channels));
         let cluster = Cluster::new(nodes, sharded, for_nodes, runtime, heard);
         let routes = Routes::Cluster(cluster);
-        Self::on(routes, channels, layout, response_timeout, sharded, stats)
+        Self::on(routes, channels, keys, response_timeout, sharded, stats)
     }
 
     pub(super) fn on_one(
@@ -90,16 +91,16 @@ impl RedisStore {
         stats: Arc<Stats>,
         runtime: Option<Handle>,
     ) -> Arc<Self> {
-        let (layout, response_timeout) = (server.target.layout(), server.target.response_timeout);
+        let (keys, response_timeout) = (server.keys.clone(), server.target.response_timeout);
         let channels = Arc::new(Channels::default());
         let routes = Routes::One(Node::new(server, runtime, &channels));
-        Self::on(routes, channels, layout, response_timeout, false, stats)
+        Self::on(routes, channels, keys, response_timeout, false, stats)
     }
 
     pub(super) fn on(
         routes: Routes,
         channels: Arc<Channels>,
-        layout: Layout,
+        keys: Keys,
         response_timeout: Duration,
         sharded: bool,
         stats: Arc<Stats>,
@@ -107,7 +108,7 @@ impl RedisStore {
         Arc::new(Self {
             routes,
             channels,
-            layout,
+            keys,
             response_timeout,
             sharded,
             clock: Clock::Boot,
@@ -125,12 +126,12 @@ impl RedisStore {
 
     /// The route to the node that has this lock, as far as is known.
     pub(super) fn route(&self, name: &LockName) -> Result<Route, Failure> {
-        if matches!(self.routes, Routes::Cluster(_)) && self.layout.splits(name) {
+        if matches!(self.routes, Routes::Cluster(_)) && self.keys.layout.splits(name) {
             let cause = "it contains a `{` but no hash tag, and Redisson would spread such a \
                          lock over several slots of the cluster: write `{tag}` or remove the `{`";
             return Err(Failure::refused(Error::invalid_name(name.as_str(), cause)));
         }
-        self.routes.route(name.as_str())
+        self.routes.route(self.keys.lock(name).as_str())
     }
 
     /// The route to try after a failure, if there is one.
@@ -142,7 +143,7 @@ impl RedisStore {
         limit: Moment,
     ) -> Result<Route, Failure> {
         self.routes
-            .next_route(name.as_str(), route, failure, limit)
+            .next_route(self.keys.lock(name).as_str(), route, failure, limit)
             .await
     }
 
@@ -180,7 +181,7 @@ impl Store for RedisStore {
 
     /// Also on one server: it may be a node of a cluster, and clients learn that at different times.
     fn slot_of(&self, name: &LockName) -> u16 {
-        Slot::of(name.as_str().as_bytes()).number()
+        Slot::of_key(&self.keys.lock(name)).number()
     }
 
     fn acquires_together(&self, names: &[&LockName]) -> bool {
@@ -225,7 +226,7 @@ impl Store for RedisStore {
     /// after a failover either, because the message does not tell which primary wrote the offer.
     fn grants_by_offer(&self) -> bool {
         let is_one_server = matches!(self.routes, Routes::One(_)) || self.sharded;
-        self.layout == Layout::Native && is_one_server && !self.pauses_after_failover()
+        self.keys.layout == Layout::Native && is_one_server && !self.pauses_after_failover()
     }
 
     fn node_of(&self, name: &LockName) -> u64 {

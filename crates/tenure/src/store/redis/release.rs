@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::cluster::Route;
 use super::command::cmd;
 use super::connection::{Connection, SendOptions};
+use super::keys::Key;
 use super::operation::Release;
 use super::redis_store::RedisStore;
 use super::routes::Routes;
@@ -155,7 +156,7 @@ impl RedisStore {
 
     /// Whether `release_all.lua` does what `release.lua` would do.
     fn can_release_together(&self, lease: &LeaseSpec, dequeue: Option<&LeaseId>) -> bool {
-        self.layout == Layout::Native && dequeue.is_none() && self.is_released_as_usual(lease)
+        self.keys.layout == Layout::Native && dequeue.is_none() && self.is_released_as_usual(lease)
     }
 
     /// Whether a release only has to free the lock, if nobody waits for it.
@@ -194,7 +195,8 @@ impl RedisStore {
         options: SendOptions,
     ) -> Result<ReleaseReply, Failure> {
         if bug(Bug::ReleaseInTwoSteps) {
-            return release_in_two_steps(connection, release.lease, options).await;
+            let key = self.keys.lock(&release.lease.name);
+            return release_in_two_steps(connection, &key, release.lease, options).await;
         }
         let released = self.perform_on(connection, &release, options).await?;
         released.map_err(|_| connection.too_late())
@@ -204,10 +206,11 @@ impl RedisStore {
 /// A seeded bug: what every tutorial warns of.
 async fn release_in_two_steps(
     connection: &Connection,
+    key: &Key,
     lease: &LeaseSpec,
     options: SendOptions,
 ) -> Result<ReleaseReply, Failure> {
-    let command = |word| cmd(word).arg(lease.name.as_str()).clone();
+    let command = |word| cmd(word).arg(key.as_str()).clone();
     let found = connection.run(&command("GET"), options).await?;
     if found.as_str() != Some(lease.id.as_str()) {
         return Ok(ReleaseReply::NotHeld);

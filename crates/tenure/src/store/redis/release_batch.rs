@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::command::{append_bulk, append_bulk_number, append_bulk_of, append_header};
 use super::connection::{Connection, SendOptions};
 use super::fence_counter::FenceCounter;
-use super::layout::SHARED_COUNTER;
+use super::keys::Keys;
 use super::operation::reply::released;
 use super::request_queue::{Entry, ReleaseEntry, Released};
 use super::script::RELEASE_ALL;
@@ -24,6 +24,7 @@ use crate::timings::Call;
 /// Releases that one script serves.
 pub(super) struct ReleaseBatch {
     entries: Vec<ReleaseEntry>,
+    keys: Keys,
     /// Whether messages stay in the shard of their lock.
     sharded: bool,
     /// Whether the script is sent with its text, because the server does not know it.
@@ -91,6 +92,7 @@ impl SlotBatch for ReleaseBatch {
         let by_text = entries.len() > 1 && connection.queue().take_release_all_unknown();
         Self {
             entries,
+            keys: connection.keys().clone(),
             sharded: connection.is_sharded(),
             by_text,
         }
@@ -107,8 +109,8 @@ impl SlotBatch for ReleaseBatch {
     fn encode(&self, out: &mut Vec<u8>) {
         match &self.entries[..] {
             [] => {}
-            [alone] => alone.encode(self.sharded, out),
-            entries => encode_all(entries, self.by_text, out),
+            [alone] => alone.encode(&self.keys, self.sharded, out),
+            entries => encode_all(entries, &self.keys, self.by_text, out),
         }
     }
 
@@ -146,18 +148,19 @@ impl SlotBatch for ReleaseBatch {
 
 impl ReleaseEntry {
     /// On its own, it needs no second call if clients wait for the lock.
-    fn encode(&self, sharded: bool, out: &mut Vec<u8>) {
+    fn encode(&self, keys: &Keys, sharded: bool, out: &mut Vec<u8>) {
         let script = &Layout::Native.scripts(sharded).exclusive.release;
         append_header(out, b'*', 9);
-        for word in ["EVALSHA", script.hash(), "5", self.name.as_str()] {
+        for word in ["EVALSHA", script.hash(), "5"] {
             append_bulk(out, word.as_bytes());
         }
+        append_bulk_of(out, &keys.lock_parts(&self.name));
         for role in ["queue", "alive"] {
-            append_bulk_of(out, &self.name.neighbour_parts(role));
+            append_bulk_of(out, &keys.neighbour_parts(&self.name, role));
         }
-        let own_counter = self.name.neighbour_parts("fences");
+        let own_counter = keys.neighbour_parts(&self.name, "fences");
         match self.counter {
-            FenceCounter::Shared => append_bulk(out, SHARED_COUNTER.as_bytes()),
+            FenceCounter::Shared => append_bulk_of(out, &keys.shared_counter_parts()),
             FenceCounter::OfEachLock(_) => append_bulk_of(out, &own_counter),
         }
         append_bulk_of(out, &own_counter);
@@ -177,22 +180,22 @@ impl ReleaseEntry {
     }
 }
 
-fn encode_all(entries: &[ReleaseEntry], by_text: bool, out: &mut Vec<u8>) {
+fn encode_all(entries: &[ReleaseEntry], keys: &Keys, by_text: bool, out: &mut Vec<u8>) {
     let (word, script) = if by_text {
         (&b"EVAL"[..], RELEASE_ALL.code())
     } else {
         (&b"EVALSHA"[..], RELEASE_ALL.hash())
     };
-    let keys = 2 * entries.len();
-    append_header(out, b'*', 3 + keys + entries.len());
+    let count = 2 * entries.len();
+    append_header(out, b'*', 3 + count + entries.len());
     append_bulk(out, word);
     append_bulk(out, script.as_bytes());
-    append_bulk_number(out, keys as u64);
+    append_bulk_number(out, count as u64);
     for entry in entries {
-        append_bulk(out, entry.name.as_str().as_bytes());
+        append_bulk_of(out, &keys.lock_parts(&entry.name));
     }
     for entry in entries {
-        append_bulk_of(out, &entry.name.neighbour_parts("queue"));
+        append_bulk_of(out, &keys.neighbour_parts(&entry.name, "queue"));
     }
     for entry in entries {
         append_bulk(out, entry.id.as_str().as_bytes());

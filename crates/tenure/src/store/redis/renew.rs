@@ -159,7 +159,7 @@ impl RedisStore {
                 .iter()
                 .all(|lease| lease.ttl == ttl && !lease.has_meta && lease.mode == Mode::Exclusive)
         };
-        self.layout == Layout::Native
+        self.keys.layout == Layout::Native
             && matches!(self.routes, Routes::One(_))
             && first.is_some_and(|first| is_alike(first.ttl))
     }
@@ -175,7 +175,8 @@ impl RedisStore {
     ) -> Result<Option<Vec<Option<RenewReply>>>, Failure> {
         let ttl = leases.first().map_or(0, |lease| lease.ttl.as_millis());
         let ttl = ttl.to_string();
-        let keys = leases.iter().map(|lease| lease.name.as_str()).collect();
+        let keys = leases.iter().map(|lease| self.keys.lock(&lease.name));
+        let keys = keys.collect();
         let mut arguments = Arguments::new();
         for lease in leases {
             arguments.push(lease.id.as_str());
@@ -276,14 +277,17 @@ impl RedisStore {
         let connection = route.node.listener.reconnector.connection(limit).await?;
         let mut pipeline = Pipeline::new();
         pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
-        self.layout.add_watch_commands(lease, &mut pipeline);
+        let key = self.keys.lock(&lease.name);
+        self.keys
+            .layout
+            .add_watch_commands(&key, &lease.id, &mut pipeline);
         let options = SendOptions::until(limit);
         let replies = connection.run_all(&pipeline, options).await?;
         if let Some(Value::Error(error)) = replies.first() {
             self.warn_tracking_refused(&route.node, error);
         }
         let answers = replies.get(1..).unwrap_or_default();
-        let watched = self.layout.read_watch_replies(lease, answers);
+        let watched = self.keys.layout.read_watch_replies(lease, answers);
         watched.map_err(|error| {
             let failure = Error::new(ErrorKind::Unavailable, error.clone());
             Failure::not_sent(failure.caused_by(error))

@@ -40,12 +40,12 @@ impl Routes {
         }
     }
 
-    /// The key under which a node stores since when it has been the primary: one for all its locks,
-    /// because a new name would have no such key.
-    pub(super) fn reign_key(&self, node: &Arc<Node>) -> String {
+    /// The tag of the key under which a node stores since when it has been the primary: one key for
+    /// all its locks, because a new name would have no such key. `None` if no tag is needed.
+    pub(super) fn reign_tag(&self, node: &Arc<Node>) -> Option<u32> {
         match self {
-            Self::One(_) => "tenure:reign".to_owned(),
-            Self::Cluster(cluster) => cluster.reign_key(node),
+            Self::One(_) => None,
+            Self::Cluster(cluster) => Some(cluster.reign_tag(node)),
         }
     }
 

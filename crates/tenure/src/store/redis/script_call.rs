@@ -2,10 +2,11 @@
 
 use super::arguments::Arguments;
 use super::command::{Cmd, Pipeline};
+use super::keys::Key;
 use super::script::Script;
 
 /// A script with its keys and arguments.
-pub(crate) struct ScriptCall<'a, T = String> {
+pub(crate) struct ScriptCall<'a, T = Key> {
     script: &'a Script,
     keys: Vec<T>,
     arguments: Arguments,
@@ -16,12 +17,12 @@ impl<'a> ScriptCall<'a> {
         Self::with(script, Vec::new(), Arguments::new())
     }
 
-    pub(super) fn key(mut self, key: impl Into<String>) -> Self {
-        self.keys.push(key.into());
+    pub(super) fn key(mut self, key: Key) -> Self {
+        self.keys.push(key);
         self
     }
 
-    pub(super) fn keys(mut self, keys: impl IntoIterator<Item = String>) -> Self {
+    pub(super) fn keys(mut self, keys: impl IntoIterator<Item = Key>) -> Self {
         self.keys.extend(keys);
         self
     }

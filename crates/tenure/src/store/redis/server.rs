@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::endpoint::Endpoint;
+use super::keys::Keys;
 use super::script::LockScripts;
 use super::sentinel::Sentinels;
 use super::trusted_primary::TrustedPrimary;
@@ -26,6 +27,8 @@ static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Server {
     /// How to log in, and where, if the address is fixed.
     pub(crate) target: RedisTarget,
+    /// How the keys of its locks are named.
+    pub(super) keys: Keys,
     pub(crate) clock: Clock,
     /// Whether the scripts publish to one shard of a cluster only.
     pub(super) sharded: bool,
@@ -76,6 +79,7 @@ impl Server {
 
     fn build(target: RedisTarget, kind: ServerKind, sharded: bool, stats: Arc<Stats>) -> Arc<Self> {
         Arc::new(Self {
+            keys: Keys::of(&target),
             target,
             clock: Clock::Boot,
             kind,

@@ -36,7 +36,7 @@ impl RedisStore {
         };
         let limit = self.command_limit(limit);
         let mut publish = cmd(if self.sharded { "SPUBLISH" } else { "PUBLISH" });
-        publish.arg(keeper.neighbour("wake"));
+        publish.arg(self.keys.wake_channel(&keeper));
         publish.arg(ask_message(name, holder));
         let mut route = self.route(&keeper)?;
         loop {
@@ -54,7 +54,7 @@ impl RedisStore {
 
     pub(super) async fn try_unsubscribe(&self, name: &LockName, limit: Moment) {
         let limit = self.command_limit(limit);
-        let channels = self.channels.of_lock(self.layout, name);
+        let channels = self.channels.of_lock(&self.keys, name);
         for (channel, _) in channels.iter().rev() {
             let Some(listener) = self.channels.remove(channel) else {
                 continue;

@@ -85,7 +85,7 @@ impl RedisStore {
         let entry = VoteEntry {
             request,
             node,
-            layout: self.layout,
+            keys: self.keys.clone(),
             bounds,
             in_flight,
             delivery: Delivery::Together,
@@ -110,7 +110,7 @@ impl RedisStore {
         let entry = VoteReleaseEntry {
             request,
             node,
-            layout: self.layout,
+            keys: self.keys.clone(),
             delivery: Delivery::Together,
             started_at: connection.start_call().0,
         };
@@ -142,7 +142,7 @@ impl RedisStore {
         let limit = self.command_limit(limit);
         let connection = self.connection(limit).await?;
         let mut command = cmd("PUBSUB");
-        command.arg("NUMSUB").arg(name.neighbour("wake"));
+        command.arg("NUMSUB").arg(self.keys.wake_channel(name));
         let reply = connection.run(&command, SendOptions::until(limit)).await?;
         let count = reply.as_array().and_then(|pair| pair.get(1)?.as_int());
         Ok(count

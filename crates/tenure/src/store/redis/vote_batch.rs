@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::command::{append_bulk, append_bulk_number};
+use super::command::{append_bulk, append_bulk_number, append_bulk_of};
 use super::connection::Connection;
+use super::keys::Keys;
 use super::node_batch::{NodeBatch, NodeRequest, ScriptEncoder};
 use super::node_state::VOTE_DELAY_MIN;
 use super::operation::{Operation, Rejection, RequestVote, ScriptReply};
@@ -11,7 +12,6 @@ use super::request_queue::Entry;
 use super::script::{RedlockScripts, Script};
 use super::value::Value;
 use super::vote_request::{BatchScript, Delivery, Vote, VoteEntry, VoteScripts};
-use crate::layout::Layout;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::store::{Failure, InFlight, LeaseSpec};
@@ -52,8 +52,8 @@ impl NodeRequest for VoteEntry {
 
     type Reply = Vote;
 
-    fn layout(&self) -> Layout {
-        self.layout
+    fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     fn delivery(&self) -> Delivery {
@@ -75,11 +75,10 @@ impl NodeRequest for VoteEntry {
     fn encode_all(entries: &[Self], call: ScriptEncoder<'_>) {
         let out = call.parts(2 * entries.len(), 3 + 5 * entries.len());
         for entry in entries {
-            append_bulk(out, entry.held().name.as_str().as_bytes());
+            append_bulk_of(out, &entry.keys.lock_parts(&entry.held().name));
         }
         for entry in entries {
-            let fence = entry.layout.fence_key(&entry.held().name);
-            append_bulk(out, fence.as_bytes());
+            append_bulk(out, entry.keys.fence(&entry.held().name).as_ref());
         }
         // The same for all of them.
         if let Some(VoteEntry { bounds, .. }) = entries.first() {
@@ -112,7 +111,7 @@ impl NodeRequest for VoteEntry {
         sent_at: Moment,
     ) -> Result<Vote, Failure> {
         let reply = ScriptReply {
-            layout: self.layout,
+            layout: self.keys.layout,
             value,
             sent_at,
         };

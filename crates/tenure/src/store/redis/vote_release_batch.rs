@@ -1,7 +1,8 @@
 //! Releases several leases, or votes for them, on one node of a Redlock in one call.
 
-use super::command::{append_bulk, append_bulk_number};
+use super::command::{append_bulk, append_bulk_number, append_bulk_of};
 use super::connection::Connection;
+use super::keys::Keys;
 use super::node_batch::{NodeBatch, NodeRequest, ScriptEncoder};
 use super::operation::{Operation, ReleaseVote, ScriptReply};
 use super::request_queue::Entry;
@@ -38,8 +39,8 @@ impl NodeRequest for VoteReleaseEntry {
 
     type Reply = NodeReleaseReply;
 
-    fn layout(&self) -> Layout {
-        self.layout
+    fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     fn delivery(&self) -> Delivery {
@@ -59,22 +60,20 @@ impl NodeRequest for VoteReleaseEntry {
     }
 
     fn encode_all(entries: &[Self], call: ScriptEncoder<'_>) {
-        let layout = entries.first().map_or(Layout::Native, |first| first.layout);
-        let channels = match layout {
-            Layout::Native => 1,
-            Layout::Redisson => 2,
+        let channels = match entries.first().map(|first| first.keys.layout) {
+            Some(Layout::Redisson) => 2,
+            Some(Layout::Native) | None => 1,
         };
         let out = call.parts(3 * entries.len(), 1 + (2 + channels) * entries.len());
         for entry in entries {
-            append_bulk(out, entry.request.lease().name.as_str().as_bytes());
+            append_bulk_of(out, &entry.keys.lock_parts(&entry.request.lease().name));
         }
         for entry in entries {
-            let fence = layout.fence_key(&entry.request.lease().name);
-            append_bulk(out, fence.as_bytes());
+            append_bulk(out, entry.keys.fence(&entry.request.lease().name).as_ref());
         }
         for entry in entries {
-            let waiters = entry.request.lease().name.neighbour(WAITERS);
-            append_bulk(out, waiters.as_bytes());
+            let name = &entry.request.lease().name;
+            append_bulk_of(out, &entry.keys.neighbour_parts(name, WAITERS));
         }
         append_bulk_number(out, channels as u64);
         for entry in entries {
@@ -85,7 +84,7 @@ impl NodeRequest for VoteReleaseEntry {
                 None => append_bulk(out, b""),
             }
             if entry.request.notifies() {
-                for (channel, _) in layout.channels(&lease.name) {
+                for (channel, _) in entry.keys.channels(&lease.name) {
                     append_bulk(out, channel.as_bytes());
                 }
             } else {
@@ -112,7 +111,7 @@ impl NodeRequest for VoteReleaseEntry {
         sent_at: Moment,
     ) -> Result<NodeReleaseReply, Failure> {
         let reply = ScriptReply {
-            layout: self.layout,
+            layout: self.keys.layout,
             value,
             sent_at,
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::layout::Layout;
+use super::keys::Keys;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::store::{Attempt, Busy, Failure, InFlight, LeaseSpec};
@@ -129,7 +129,7 @@ pub(super) struct VoteEntry {
     pub(super) request: Arc<dyn VoteRequest>,
     /// The index of the node among those of the Redlock.
     pub(super) node: usize,
-    pub(super) layout: Layout,
+    pub(super) keys: Keys,
     pub(super) bounds: ClockBounds,
     /// What is in flight if the reply is lost.
     pub(super) in_flight: InFlight,
@@ -171,7 +171,7 @@ pub(super) struct VoteReleaseEntry {
     pub(super) request: Arc<dyn ReleaseRequest>,
     /// The index of the node among those of the Redlock.
     pub(super) node: usize,
-    pub(super) layout: Layout,
+    pub(super) keys: Keys,
     pub(super) delivery: Delivery,
     /// When it was asked for; only if timings are wanted.
     pub(super) started_at: Option<Moment>,

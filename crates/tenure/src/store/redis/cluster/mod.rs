@@ -15,6 +15,7 @@ use super::node::Node;
 use super::server::Server;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Clock;
+use crate::name::LockName;
 use crate::stats::Stats;
 use crate::store::{Event, Failure};
 use crate::url::RedisTarget;
@@ -105,13 +106,12 @@ impl Cluster {
         }
     }
 
-    /// The key under which a node stores since when it has been the primary: in its first slot, so
-    /// that all clients use the same key. If that slot moves, the pause starts again, which only
+    /// The tag of the key under which a node stores since when it has been the primary: in its first
+    /// slot, so that all clients use the same key. If that slot moves, the pause starts again, which only
     /// makes it longer.
-    pub(super) fn reign_key(&self, node: &Arc<Node>) -> String {
+    pub(super) fn reign_tag(&self, node: &Arc<Node>) -> u32 {
         let slot = self.map().first_slot_of(node);
-        let tag = slot.map_or(0, Slot::tag);
-        format!("tenure:reign:{{{tag}}}")
+        slot.map_or(0, Slot::tag)
     }
 
     fn owner(&self, slot: Slot) -> Option<Arc<Node>> {
@@ -163,10 +163,14 @@ impl Cluster {
     /// No known node serves the slot of this key.
     fn no_owner_error(&self, key: &str) -> Failure {
         self.request_refresh();
+        // People know the lock by its name.
+        let keys = self.seeds().first().map(|seed| &seed.server.keys);
+        let name = keys.and_then(|keys| keys.name_of(key));
+        let shown = name.as_ref().map_or(key, LockName::as_str);
         Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
             format!(
-                "no node of the cluster serves slot `{}` of `{key}`: restore its primary or \
+                "no node of the cluster serves slot `{}` of `{shown}`: restore its primary or \
                  assign the slot to another one; see `redis-cli --cluster check`",
                 Slot::of(key.as_bytes())
             ),

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::name::hash_tag;
+use crate::store::redis::keys::Key;
 
 /// How many slots every cluster has.
 pub(in crate::store::redis) const SLOTS: u16 = 16_384;
@@ -14,6 +15,10 @@ pub(in crate::store::redis) struct Slot(u16);
 impl Slot {
     pub(in crate::store::redis) fn of(key: &[u8]) -> Self {
         Self(crc16(hash_tag(key).unwrap_or(key)) % SLOTS)
+    }
+
+    pub(in crate::store::redis) fn of_key(key: &Key) -> Self {
+        Self::of(key.as_ref())
     }
 
     /// The slot of this number, if there is one.
@@ -80,6 +85,8 @@ mod tests {
     use super::*;
     use crate::layout::Layout;
     use crate::name::LockName;
+    use crate::prefix::Prefix;
+    use crate::store::redis::keys::Keys;
 
     #[test]
     fn the_specifications_own_example_comes_out() {
@@ -123,14 +130,19 @@ mod tests {
         /// H27: whatever the name, all keys and channels of its lock share a slot, except for names
         /// that the Redisson layout is known to split.
         #[test]
-        fn h27_all_keys_and_channels_of_a_lock_share_a_slot(name in "[a-c{}: é]{1,12}") {
+        fn h27_all_keys_and_channels_of_a_lock_share_a_slot(
+            name in "[a-c{}: é]{1,12}", prefix in "[a-c:]{0,3}",
+        ) {
             let Ok(name) = LockName::new(&name) else { return Ok(()) };
-            let slot = Slot::of(name.as_str().as_bytes());
+            let prefix = Prefix::parse(&prefix).unwrap();
             for layout in [Layout::Native, Layout::Redisson] {
-                let mut keys = vec![layout.fence_key(&name), layout.counter_key(&name)];
-                keys.extend(["queue", "alive", "meta"].map(|role| name.neighbour(role)));
-                keys.extend(layout.channels(&name).into_iter().map(|(channel, _)| channel));
-                let split = keys.iter().any(|key| Slot::of(key.as_bytes()) != slot);
+                let keys = Keys { layout, prefix: prefix.clone() };
+                let mut all = vec![keys.fence(&name), keys.counter(&name)];
+                all.extend(["queue", "alive", "meta"].map(|role| keys.neighbour(&name, role)));
+                let mut all: Vec<_> = all.iter().map(|key| key.as_str().to_owned()).collect();
+                all.extend(keys.channels(&name).into_iter().map(|(channel, _)| channel));
+                let slot = Slot::of_key(&keys.lock(&name));
+                let split = all.iter().any(|key| Slot::of(key.as_bytes()) != slot);
                 prop_assert!(!split || layout.splits(&name), "{} {:?}", name, layout);
             }
         }

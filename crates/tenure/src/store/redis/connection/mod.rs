@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use tokio_util::sync::CancellationToken;
 
 use super::endpoint::Endpoint;
+use super::keys::Keys;
 use super::request_queue::RequestQueue;
 use super::response_watch::ResponseWatch;
 use super::server::Server;
@@ -121,6 +122,11 @@ impl Connection {
     /// Whether the locks of the server share one fence counter.
     pub(super) fn shares_counter(&self) -> bool {
         self.server.shares_counter()
+    }
+
+    /// How the keys of its locks are named.
+    pub(super) fn keys(&self) -> &Keys {
+        &self.server.keys
     }
 
     /// Whether messages stay in the shard of their lock.

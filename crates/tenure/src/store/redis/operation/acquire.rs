@@ -18,10 +18,10 @@ impl Acquire<'_> {
         let Attempt { held, queue, .. } = self.0;
         let name = &held.name;
         ScriptCall::new(&at.scripts().shared.acquire)
-            .key(name.as_str())
+            .key(at.keys.lock(name))
             .keys(at.counter_keys(name))
-            .keys(name.queue_keys())
-            .key(name.neighbour("readers"))
+            .keys(at.keys.queue(name))
+            .key(at.keys.neighbour(name, "readers"))
             .arg(&held.id)
             .arg(held.ttl.as_millis())
             .arg(at.latest_us)
@@ -39,9 +39,9 @@ impl Acquire<'_> {
         } = self.0;
         let name = &held.name;
         let mut call = ScriptCall::new(&at.scripts().fair_acquire)
-            .key(name.as_str())
+            .key(at.keys.lock(name))
             .keys(at.counter_keys(name))
-            .keys(name.queue_keys())
+            .keys(at.keys.queue(name))
             .arg(&held.id)
             .arg(held.ttl.as_millis())
             .arg(at.latest_us)
@@ -49,7 +49,7 @@ impl Acquire<'_> {
             .arg(if *queue { "queue" } else { "" })
             .arg(&at.primary);
         if held.has_meta {
-            call = call.key(name.neighbour("meta"));
+            call = call.key(at.keys.neighbour(name, "meta"));
             for (field, value) in meta.iter() {
                 call = call.arg(field).arg(value);
             }
@@ -61,10 +61,10 @@ impl Acquire<'_> {
         let Attempt { held, queue, .. } = self.0;
         let name = &held.name;
         ScriptCall::new(&at.scripts().permits.acquire)
-            .key(name.as_str())
+            .key(at.keys.lock(name))
             .keys(at.counter_keys(name))
-            .keys(name.queue_keys())
-            .keys(name.permit_keys())
+            .keys(at.keys.queue(name))
+            .keys(at.keys.permits(name))
             .arg(&held.id)
             .arg(held.ttl.as_millis())
             .arg(at.latest_us)
@@ -110,7 +110,7 @@ impl Operation for Acquire<'_> {
             Wish::Lock => {}
         }
         let mut call = ScriptCall::new(&at.scripts().exclusive.acquire)
-            .key(name.as_str())
+            .key(at.keys.lock(name))
             .keys(at.counter_keys(name))
             .arg(&held.id)
             .arg(held.ttl.as_millis())
@@ -118,7 +118,7 @@ impl Operation for Acquire<'_> {
             .arg(fences);
         let has_primary = !at.primary.is_empty();
         if *queue || held.has_meta {
-            call = call.keys(name.queue_keys());
+            call = call.keys(at.keys.queue(name));
         }
         if *queue || held.has_meta || has_primary {
             call = call.arg(if *queue { "queue" } else { "" });
@@ -127,7 +127,7 @@ impl Operation for Acquire<'_> {
             call = call.arg(&at.primary);
         }
         if held.has_meta {
-            call = call.key(name.neighbour("meta"));
+            call = call.key(at.keys.neighbour(name, "meta"));
         }
         for (field, value) in meta.iter() {
             call = call.arg(field).arg(value);

@@ -55,10 +55,10 @@ impl Operation for AcquireSeveral<'_> {
         let [counter, _] = at.counter_keys(&held.name);
         let metadata = names().filter(|_| held.has_meta);
         let mut call = ScriptCall::new(&ACQUIRE_SEVERAL)
-            .keys(names().map(|name| name.as_str().to_owned()))
-            .keys(names().map(|name| at.layout.counter_key(name)))
+            .keys(names().map(|name| at.keys.lock(name)))
+            .keys(names().map(|name| at.keys.counter(name)))
             .key(counter)
-            .keys(metadata.map(|name| name.neighbour("meta")))
+            .keys(metadata.map(|name| at.keys.neighbour(name, "meta")))
             .arg(self.0.len())
             .arg(held.ttl.as_millis())
             .arg(at.latest_us)

@@ -38,8 +38,8 @@ impl Operation for Adopt<'_> {
             Mode::Exclusive | Mode::Permit => (&scripts.exclusive.adopt, "meta"),
         };
         ScriptCall::new(script)
-            .key(name.as_str())
-            .key(name.neighbour(beside))
+            .key(at.keys.lock(name))
+            .key(at.keys.neighbour(name, beside))
             .arg(self.from)
             .arg(&self.lease.id)
             .arg(self.lease.ttl.as_millis())

@@ -36,12 +36,12 @@ impl Operation for ChangeMode<'_> {
             Mode::Shared | Mode::Permit => &scripts.downgrade,
         };
         let mut call = ScriptCall::new(script)
-            .key(name.as_str())
+            .key(at.keys.lock(name))
             .keys(at.counter_keys(name))
-            .keys(name.queue_keys())
-            .key(name.neighbour("readers"));
+            .keys(at.keys.queue(name))
+            .key(at.keys.neighbour(name, "readers"));
         if self.lease.mode == Mode::Shared {
-            call = call.key(name.neighbour("meta"));
+            call = call.key(at.keys.neighbour(name, "meta"));
         }
         call.arg(self.from)
             .arg(&self.lease.id)

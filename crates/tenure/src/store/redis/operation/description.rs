@@ -4,7 +4,7 @@ use crate::layout::Layout;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::Failure;
-use crate::store::redis::layout::SHARED_COUNTER;
+use crate::store::redis::keys::{Key, Keys};
 use crate::store::redis::script::{LockScripts, RedlockScripts};
 use crate::store::redis::script_call::ScriptCall;
 use crate::store::redis::value::Value;
@@ -40,7 +40,7 @@ pub(in crate::store::redis) trait Operation {
 
 /// What an operation has to know of the server that runs it.
 pub(in crate::store::redis) struct ServerContext {
-    pub(in crate::store::redis) layout: Layout,
+    pub(in crate::store::redis) keys: Keys,
     /// Whether messages stay in the shard of their lock.
     pub(in crate::store::redis) sharded: bool,
     /// Whether the locks of the server share one fence counter.
@@ -70,14 +70,14 @@ pub(in crate::store::redis) enum Rejection {
 
 impl ServerContext {
     pub(super) fn scripts(&self) -> &'static LockScripts {
-        self.layout.scripts(self.sharded)
+        self.keys.layout.scripts(self.sharded)
     }
 
     /// The counter that mints fences for a lock, and the lock's own.
-    pub(super) fn counter_keys(&self, name: &LockName) -> [String; 2] {
-        let own = self.layout.counter_key(name);
+    pub(super) fn counter_keys(&self, name: &LockName) -> [Key; 2] {
+        let own = self.keys.counter(name);
         let counter = if self.shares_counter {
-            SHARED_COUNTER.to_owned()
+            self.keys.shared_counter()
         } else {
             own.clone()
         };
@@ -85,6 +85,6 @@ impl ServerContext {
     }
 
     pub(super) fn redlock_scripts(&self) -> &'static RedlockScripts {
-        self.layout.redlock_scripts()
+        self.keys.layout.redlock_scripts()
     }
 }

@@ -16,9 +16,9 @@ impl Operation for Heartbeat<'_> {
         &self.0.name
     }
 
-    fn call(&self, _: &ServerContext) -> ScriptCall<'static> {
+    fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
         ScriptCall::new(&STAY)
-            .keys(self.0.name.queue_keys())
+            .keys(at.keys.queue(&self.0.name))
             .arg(&self.0.id)
     }
 

@@ -21,13 +21,13 @@ impl Operation for Inspect<'_> {
 
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
         ScriptCall::new(&at.scripts().look)
-            .key(self.0.as_str())
-            .key(at.layout.counter_key(self.0))
-            .key(self.0.neighbour("meta"))
-            .key(at.layout.fence_key(self.0))
-            .key(self.0.neighbour("readers"))
-            .key(self.0.neighbour("permits"))
-            .key(self.0.neighbour("slots"))
+            .key(at.keys.lock(self.0))
+            .key(at.keys.counter(self.0))
+            .key(at.keys.neighbour(self.0, "meta"))
+            .key(at.keys.fence(self.0))
+            .key(at.keys.neighbour(self.0, "readers"))
+            .key(at.keys.neighbour(self.0, "permits"))
+            .key(at.keys.neighbour(self.0, "slots"))
             .arg(READERS_SHOWN)
     }
 

@@ -24,8 +24,8 @@ impl Operation for Proclaim<'_> {
             value,
         } = self.0;
         ScriptCall::new(&at.scripts().proclaim)
-            .key(held.name.as_str())
-            .key(held.name.neighbour("meta"))
+            .key(at.keys.lock(&held.name))
+            .key(at.keys.neighbour(&held.name, "meta"))
             .arg(&held.id)
             .arg(held.ttl.as_millis())
             .arg(term)

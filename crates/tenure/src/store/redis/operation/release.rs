@@ -6,7 +6,6 @@ use crate::layout::Layout;
 use crate::lease::LeaseId;
 use crate::mode::Mode;
 use crate::name::LockName;
-use crate::store::redis::layout::redisson_channel;
 use crate::store::redis::script_call::ScriptCall;
 use crate::store::{Failure, LeaseSpec, ReleaseReply};
 
@@ -35,10 +34,10 @@ impl<'a> Release<'a> {
     fn call_of_reader(&self, at: &ServerContext) -> ScriptCall<'static> {
         let (lease, name) = (self.lease, &self.lease.name);
         ScriptCall::new(&at.scripts().shared.release)
-            .key(name.as_str())
-            .keys(name.queue_keys())
+            .key(at.keys.lock(name))
+            .keys(at.keys.queue(name))
             .keys(at.counter_keys(name))
-            .key(name.neighbour("readers"))
+            .key(at.keys.neighbour(name, "readers"))
             .arg(&lease.id)
             .arg(self.dequeue.map_or("", LeaseId::as_str))
     }
@@ -48,9 +47,9 @@ impl Release<'_> {
     fn call_of_permits(&self, at: &ServerContext) -> ScriptCall<'static> {
         let (lease, name) = (self.lease, &self.lease.name);
         ScriptCall::new(&at.scripts().permits.release)
-            .key(name.as_str())
-            .keys(name.queue_keys())
-            .keys(name.permit_keys())
+            .key(at.keys.lock(name))
+            .keys(at.keys.queue(name))
+            .keys(at.keys.permits(name))
             .arg(&lease.id)
             .arg(self.dequeue.map_or("", LeaseId::as_str))
     }
@@ -72,19 +71,19 @@ impl Operation for Release<'_> {
             Mode::Permit => return self.call_of_permits(at),
         }
         let mut call = ScriptCall::new(&at.scripts().exclusive.release)
-            .key(name.as_str())
-            .keys(name.queue_keys())
+            .key(at.keys.lock(name))
+            .keys(at.keys.queue(name))
             .arg(&lease.id);
-        let is_native = at.layout == Layout::Native;
+        let is_native = at.keys.layout == Layout::Native;
         if is_native || lease.has_meta || lease.last_fence.is_some() {
             call = call.keys(at.counter_keys(name));
         }
         if lease.has_meta {
-            call = call.key(name.neighbour("meta"));
+            call = call.key(at.keys.neighbour(name, "meta"));
         }
         if !is_native {
             let foreign = !lease.id.is_tenure();
-            call = call.arg(redisson_channel(name));
+            call = call.arg(at.keys.redisson_channel(name));
             call = call.arg(if foreign { "foreign" } else { "" });
         }
         let must_offer = is_native && !self.is_heard;

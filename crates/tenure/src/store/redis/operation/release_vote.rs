@@ -29,10 +29,10 @@ impl Operation for ReleaseVote<'_> {
         let (lease, name) = (self.lease, self.name());
         let last = self.ballot.map(|ballot| ballot.last().to_string());
         let call = ScriptCall::new(&at.redlock_scripts().release)
-            .key(name.as_str())
-            .key(at.layout.fence_key(name))
-            .key(name.neighbour(WAITERS))
-            .keys(lease.has_meta.then(|| name.neighbour("meta")))
+            .key(at.keys.lock(name))
+            .key(at.keys.fence(name))
+            .key(at.keys.neighbour(name, WAITERS))
+            .keys(lease.has_meta.then(|| at.keys.neighbour(name, "meta")))
             .arg(&lease.id)
             .arg(last.unwrap_or_default());
         let (waiter, after) = match self.place {
@@ -43,7 +43,7 @@ impl Operation for ReleaseVote<'_> {
         if !self.notify {
             return call.arg("").arg(waiter).arg(after);
         }
-        let mut channels = at.layout.channels(name).into_iter();
+        let mut channels = at.keys.channels(name).into_iter();
         let wake = channels.next().map(|(channel, _)| channel);
         call.args(wake)
             .arg(waiter)

@@ -32,13 +32,13 @@ impl Operation for Renew<'_> {
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
         let (lease, name) = (self.lease, self.name());
         let beside = match lease.mode {
-            Mode::Exclusive if lease.has_meta => vec![name.neighbour("meta")],
+            Mode::Exclusive if lease.has_meta => vec![at.keys.neighbour(name, "meta")],
             Mode::Exclusive => Vec::new(),
-            Mode::Shared => vec![name.neighbour("readers")],
-            Mode::Permit => name.permit_keys().into(),
+            Mode::Shared => vec![at.keys.neighbour(name, "readers")],
+            Mode::Permit => at.keys.permits(name).into(),
         };
         ScriptCall::new(at.scripts().renew(lease.mode))
-            .key(name.as_str())
+            .key(at.keys.lock(name))
             .keys(beside)
             .arg(&lease.id)
             .arg(lease.ttl.as_millis())

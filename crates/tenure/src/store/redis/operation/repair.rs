@@ -27,9 +27,9 @@ impl Operation for Repair<'_> {
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
         let (lease, name) = (self.lease, self.name());
         let mut call = ScriptCall::new(&at.redlock_scripts().repair)
-            .key(name.as_str())
-            .key(at.layout.fence_key(name))
-            .keys(lease.has_meta.then(|| name.neighbour("meta")))
+            .key(at.keys.lock(name))
+            .key(at.keys.fence(name))
+            .keys(lease.has_meta.then(|| at.keys.neighbour(name, "meta")))
             .arg(&lease.id)
             .arg(lease.ttl.as_millis())
             .arg(at.latest_us)

@@ -22,9 +22,9 @@ impl Operation for Resize<'_> {
 
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
         ScriptCall::new(&at.scripts().permits.resize)
-            .key(self.name.as_str())
-            .keys(self.name.queue_keys())
-            .keys(self.name.permit_keys())
+            .key(at.keys.lock(&self.name))
+            .keys(at.keys.queue(&self.name))
+            .keys(at.keys.permits(&self.name))
             .arg(self.limit)
     }
 

@@ -5,7 +5,6 @@ use super::reply::{fence, released};
 use crate::layout::Layout;
 use crate::lease::LeaseId;
 use crate::name::LockName;
-use crate::store::redis::layout::redisson_channel;
 use crate::store::redis::script_call::ScriptCall;
 use crate::store::{Failure, LeaseSpec, TurnReply};
 
@@ -31,12 +30,12 @@ impl Operation for Turn<'_> {
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
         let (lease, name) = (self.lease, self.name());
         let last_fence = lease.last_fence.map(|fence| fence.get().to_string());
-        let channel = (at.layout == Layout::Redisson).then(|| redisson_channel(name));
+        let channel = (at.keys.layout == Layout::Redisson).then(|| at.keys.redisson_channel(name));
         ScriptCall::new(&at.scripts().turn)
-            .key(name.as_str())
+            .key(at.keys.lock(name))
             .keys(at.counter_keys(name))
-            .keys(name.queue_keys())
-            .keys(lease.has_meta.then(|| name.neighbour("meta")))
+            .keys(at.keys.queue(name))
+            .keys(lease.has_meta.then(|| at.keys.neighbour(name, "meta")))
             .arg(&lease.id)
             .arg(self.place.map_or("", LeaseId::as_str))
             .arg(lease.ttl.as_millis())

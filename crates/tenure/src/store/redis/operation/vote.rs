@@ -8,7 +8,7 @@ use crate::layout::Layout;
 use crate::lease::LeaseId;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
-use crate::store::redis::node_state::{LONGEST_TTL, VOTE_DELAY_MIN};
+use crate::store::redis::node_state::VOTE_DELAY_MIN;
 use crate::store::redis::script_call::ScriptCall;
 use crate::store::redis::vote_request::{Ballot, ClockBounds, OFFER_PREFIX, Vote, WAITERS};
 use crate::store::{Attempt, Busy, Failure};
@@ -51,14 +51,14 @@ impl Operation for RequestVote<'_> {
 
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
         let (held, bounds) = (&self.attempt.held, &self.bounds);
-        let (waits, scripts) = (self.waits(at.layout), at.redlock_scripts());
+        let (waits, scripts) = (self.waits(at.keys.layout), at.redlock_scripts());
         let script = if waits { &scripts.wait } else { &scripts.vote };
         let mut call = ScriptCall::new(script)
-            .key(held.name.as_str())
-            .key(at.layout.fence_key(&held.name))
-            .keys(waits.then(|| held.name.neighbour(WAITERS)))
-            .keys(held.has_meta.then(|| held.name.neighbour("meta")))
-            .keys((held.ttl > VOTE_DELAY_MIN).then(|| LONGEST_TTL.to_owned()))
+            .key(at.keys.lock(&held.name))
+            .key(at.keys.fence(&held.name))
+            .keys(waits.then(|| at.keys.neighbour(&held.name, WAITERS)))
+            .keys(held.has_meta.then(|| at.keys.neighbour(&held.name, "meta")))
+            .keys((held.ttl > VOTE_DELAY_MIN).then(|| at.keys.longest_ttl()))
             .arg(&held.id)
             .arg(held.ttl.as_millis())
             .arg(at.latest_us)

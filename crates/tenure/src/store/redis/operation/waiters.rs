@@ -18,8 +18,8 @@ impl Operation for Waiters<'_> {
         self.0
     }
 
-    fn call(&self, _: &ServerContext) -> ScriptCall<'static> {
-        ScriptCall::new(&WAITERS).keys(self.0.queue_keys())
+    fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
+        ScriptCall::new(&WAITERS).keys(at.keys.queue(self.0))
     }
 
     fn read(&self, reply: &ScriptReply) -> Result<Result<Self::Reply, Rejection>, Failure> {

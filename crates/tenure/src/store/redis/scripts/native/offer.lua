@@ -29,7 +29,7 @@ if counter and string.find(waiter, '^tenure:%x+:00[^0]') then
   told = is_minted and type(fence) == 'number' and fence
 end
 
-local wake = 'tenure:wake' .. string.sub(queue, 13)
+local wake = string.gsub(queue, 'tenure:queue', 'tenure:wake', 1)
 local waiting, is_granted = told and redis.pcall('ZCARD', queue), told and is_own
 if is_granted then
   redis.call('SET', KEYS[1], waiter, 'PXAT', now_ms + waiter_ttl)

@@ -48,7 +48,7 @@ local function admit(limit, now)
       leave_queue(waiter)
       free = free - count
       -- If this user may not publish to the channel, the waiter is delayed.
-      redis.pcall('PUBLISH', 'tenure:wake' .. string.sub(queue, 13), waiter)
+      redis.pcall('PUBLISH', (string.gsub(queue, 'tenure:queue', 'tenure:wake', 1)), waiter)
     else
       still[#still + 1] = waiter
     end

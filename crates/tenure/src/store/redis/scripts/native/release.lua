@@ -33,7 +33,7 @@ if found ~= ARGV[1] then
   redis.pcall('ZREM', KEYS[3], ARGV[1])
   if has_left and found and string.sub(found, 1, 14) == 'tenure:shared:' then
     -- Perhaps readers waited only for the one that left: they ask again.
-    redis.pcall('PUBLISH', 'tenure:wake' .. string.sub(KEYS[2], 13), found)
+    redis.pcall('PUBLISH', (string.gsub(KEYS[2], 'tenure:queue', 'tenure:wake', 1)), found)
   end
   return {0, found}
 end

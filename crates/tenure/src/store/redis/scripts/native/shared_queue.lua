@@ -38,7 +38,7 @@ end
 
 -- Wakes waiting readers: they ask again, and find that they hold the lock or may share it.
 local function wake_readers(queue, value)
-  redis.pcall('PUBLISH', 'tenure:wake' .. string.sub(queue, 13), value)
+  redis.pcall('PUBLISH', (string.gsub(queue, 'tenure:queue', 'tenure:wake', 1)), value)
 end
 
 -- Starts a phase with this reader and with those at the head of the queue. Those hold the lock for as

@@ -24,7 +24,7 @@
 
 --@include redisson/handed_on.lua
 local lock, queue, alive, lease, reply, waiter = KEYS[1], KEYS[2], KEYS[3], ARGV[1], 1, nil
-local wake = 'tenure:wake' .. string.sub(queue, 13)
+local wake = string.gsub(queue, 'tenure:queue', 'tenure:wake', 1)
 if ARGV[4] and ARGV[4] ~= '' then
   redis.pcall('ZREM', queue, ARGV[4])
   redis.pcall('ZREM', alive, ARGV[4])

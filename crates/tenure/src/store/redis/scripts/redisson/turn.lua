@@ -44,7 +44,7 @@ if waiter then
 --@include living.lua
 end
 -- Our waiters subscribe to both channels, Redisson's to one. If denied, assume some wait.
-local wake = 'tenure:wake' .. string.sub(queue, 13)
+local wake = string.gsub(queue, 'tenure:queue', 'tenure:wake', 1)
 local listeners = redis.pcall('PUBSUB', 'NUMSUB', wake, ARGV[6])
 local alone = not listeners.err and listeners[4] <= listeners[2]
 local open = not alone and clock[2] % 4 == 0
