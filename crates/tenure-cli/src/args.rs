@@ -15,6 +15,7 @@ use crate::commands::is_locked::IsLockedArgs;
 use crate::commands::leader::LeaderArgs;
 use crate::commands::ls::LsArgs;
 use crate::commands::man::ManArgs;
+use crate::commands::once::OnceArgs;
 use crate::commands::release::ReleaseArgs;
 use crate::commands::renew::RenewArgs;
 use crate::commands::run::{RunArgs, WardenArgs};
@@ -77,6 +78,7 @@ pub enum Command {
     #[command(after_long_help = TRY_EXAMPLES)]
     Try(RunArgs),
     Elect(ElectArgs),
+    Once(OnceArgs),
     Leader(LeaderArgs),
     Acquire(AcquireArgs),
     Renew(RenewArgs),

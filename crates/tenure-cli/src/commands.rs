@@ -13,6 +13,7 @@ pub mod leader;
 mod leases;
 pub mod ls;
 pub mod man;
+pub mod once;
 mod pattern;
 pub mod release;
 pub mod renew;
@@ -33,6 +34,7 @@ pub fn run(args: &Args) -> Result<Exit> {
         Command::Run(args) => run::run(args),
         Command::Try(args) => run::run(&args.without_waiting()),
         Command::Elect(args) => elect::run(args),
+        Command::Once(args) => once::run(args),
         Command::Leader(args) => leader::run(args),
         Command::Acquire(args) => acquire::run(args),
         Command::Renew(args) => renew::run(args),

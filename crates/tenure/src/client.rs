@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::locks::{Locks, delegate_to_locks};
 use crate::moment::{Clock, ManualClock};
+use crate::once::Once;
 use crate::prefix::Prefix;
 use crate::semaphore::Semaphore;
 use crate::settings::Settings;
@@ -85,6 +86,13 @@ impl Tenure {
     /// [`Semaphore`].
     pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Semaphore {
         self.locks.semaphore(name.as_ref(), limit)
+    }
+
+    /// One fire time of a schedule: of all processes whose timer fires for it, at most one completes the
+    /// job. The fire time is an identifier, such as `2026-03-01T03:00Z` or a number of seconds. See
+    /// [`Once`].
+    pub fn once(&self, name: impl AsRef<str>, fire_time: impl fmt::Display) -> Once {
+        self.locks.once(name.as_ref(), &fire_time.to_string())
     }
 }
 

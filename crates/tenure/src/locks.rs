@@ -17,6 +17,7 @@ use crate::lock::Lock;
 use crate::moment::Moment;
 use crate::multi_lock::MultiLock;
 use crate::name::LockName;
+use crate::once::Once;
 use crate::order::Unordered;
 use crate::owner::Owner;
 use crate::semaphore::Semaphore;
@@ -87,6 +88,12 @@ impl Locks {
     /// [`Tenure::semaphore`](crate::Tenure::semaphore).
     pub(crate) fn semaphore(&self, name: &str, limit: u32) -> Semaphore {
         Semaphore::new(&self.client, name, limit)
+    }
+
+    /// One fire time of a schedule. Not every deployment remembers runs, so this is offered by
+    /// [`Tenure::once`](crate::Tenure::once).
+    pub(crate) fn once(&self, schedule: &str, fire_time: &str) -> Once {
+        Once::new(&self.client, schedule, fire_time)
     }
 
     /// Several locks that are acquired together, all of them or none: at most

@@ -9,6 +9,9 @@ use crate::error::Error;
 /// for seconds and is unreadable in a log.
 pub const NAME_BYTES_MAX: usize = 512;
 
+/// The longest fire time of a schedule, in bytes.
+const FIRE_TIME_BYTES_MAX: usize = 128;
+
 /// Keys with this prefix belong to Tenure itself.
 pub(crate) const RESERVED_PREFIX: &str = "tenure:";
 
@@ -57,6 +60,30 @@ impl LockName {
     /// channel is used.
     pub(crate) fn of_keeper(client: impl fmt::Display) -> Self {
         Self(format!("keeper:{client}").into())
+    }
+
+    /// The name of the lock of a run: of one fire time of a schedule.
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](LockName::new), and
+    /// [`ErrorKind::InvalidSetting`](crate::ErrorKind::InvalidSetting) if the fire time could not be told
+    /// from the name, or not be read in a listing.
+    pub(crate) fn of_run(schedule: &str, fire_time: &str) -> Result<Self, Error> {
+        check(schedule)?;
+        let is_allowed = |it: char| !it.is_control() && !['@', '{', '}'].contains(&it);
+        if fire_time.is_empty()
+            || fire_time.len() > FIRE_TIME_BYTES_MAX
+            || !fire_time.chars().all(is_allowed)
+        {
+            let shown: String = fire_time.chars().take(64).collect();
+            return Err(Error::invalid_setting(
+                "the fire time",
+                shown.escape_debug(),
+                "use 1 to 128 bytes without `@`, `{`, `}` and control characters",
+            ));
+        }
+        Self::new(format!("{schedule}@{fire_time}"))
     }
 }
 
@@ -124,6 +151,23 @@ mod tests {
         assert!(LockName::new("n".repeat(NAME_BYTES_MAX)).is_ok());
         let error = LockName::new("n".repeat(NAME_BYTES_MAX + 1)).unwrap_err();
         assert!(error.to_string().contains("513 bytes"), "{error}");
+    }
+
+    #[test]
+    fn a_run_has_the_name_of_its_schedule_and_its_fire_time() {
+        let name = |schedule, fire_time| LockName::of_run(schedule, fire_time);
+        let plain = name("nightly", "2026-03-01T03:00Z").unwrap();
+        assert_eq!(plain.as_str(), "nightly@2026-03-01T03:00Z");
+        // One schedule and its fire time cannot be taken for another.
+        assert_eq!(name("a@b", "c").unwrap().as_str(), "a@b@c");
+        let error = name("a", "b@c").unwrap_err().to_string();
+        assert!(error.contains("`b@c` as the fire time"), "{error}");
+        let long = "x".repeat(129);
+        for fire_time in ["", "a\nb", "{a}", &long] {
+            let error = name("nightly", fire_time).unwrap_err().to_string();
+            assert!(error.contains("1 to 128 bytes"), "{error}");
+        }
+        assert!(name("", "c").unwrap_err().to_string().contains("empty"));
     }
 
     #[test]

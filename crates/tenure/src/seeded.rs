@@ -203,6 +203,16 @@ bugs! {
     UnhealthyLeads = "unhealthy-leads",
     /// a leader that resigns in favour of a candidate is succeeded by the first in the queue
     SuccessorIgnored = "successor-ignored",
+    /// a run begins although one has completed
+    OnceCompletedBegins = "once-completed-begins",
+    /// a run follows one that did not complete although its caller does not want that
+    OnceAlwaysRetries = "once-always-retries",
+    /// a run completes although another one has begun since
+    OnceCompletesLate = "once-completes-late",
+    /// a run is remembered for as long as its lease only
+    OnceForgetsEarly = "once-forgets-early",
+    /// a run whose caller has gone counts as begun
+    OnceUnclaimedBegan = "once-unclaimed-began",
     /// a lost lease is handed on
     HandOffLost = "hand-off-lost",
     /// a lock is handed on for as long as somebody waits
@@ -331,6 +341,30 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
         "native/permit_renew.lua",
         "if not ends or tonumber(ends) <= now then",
         "if false then",
+    ),
+    (
+        Bug::OnceCompletedBegins,
+        "native/once.lua",
+        "  if is_completed then\n    return {'completed', last}\n  elseif last and",
+        "  if false then\n    return {'completed', last}\n  elseif not is_completed and last and",
+    ),
+    (
+        Bug::OnceAlwaysRetries,
+        "native/once.lua",
+        "last ~= run and not retry then",
+        "last ~= run and false then",
+    ),
+    (
+        Bug::OnceCompletesLate,
+        "native/once.lua",
+        "if last and last ~= run then",
+        "if false then",
+    ),
+    (
+        Bug::OnceForgetsEarly,
+        "native/once.lua",
+        "'PX', remember)",
+        "'PX', math.max(redis.call('PTTL', KEYS[1]), 1))",
     ),
     (
         Bug::UpgradeBesideReaders,

@@ -175,6 +175,20 @@ impl Settings {
         Err(Error::invalid_setting("the mode", Mode::Permit, cause))
     }
 
+    /// # Errors
+    ///
+    /// If runs of schedules are not remembered on this deployment.
+    pub(crate) fn check_once(&self, schedule: &str) -> Result<()> {
+        let cause = if self.longest_ttl.is_some() {
+            "a Redlock remembers no runs: a node that lost its data would let one begin again"
+        } else if self.layout == Layout::Redisson {
+            "runs are not remembered in Redisson's layout: use the layout `native`"
+        } else {
+            return Ok(());
+        };
+        Err(Error::invalid_setting("a schedule", schedule, cause))
+    }
+
     /// For how long a lease of this ttl is kept after its grant, if at all: as its lock asks, or as
     /// the client does for every lock.
     ///

@@ -175,6 +175,8 @@ words! {
         Resize = "resize",
         /// Change the value of a leader.
         Proclaim = "proclaim",
+        /// Begin or complete a run for a fire time, or look at one.
+        Once = "once",
         /// Vote, as one of several independent servers.
         Vote = "vote",
         /// Restore a lost lease, as one of several independent servers.

@@ -28,6 +28,8 @@ mod look;
 mod manual;
 /// What differs from run to run, cut out of what was said.
 mod masks;
+/// `tenure once`.
+mod once;
 /// `tenure demo pitfalls`.
 mod pitfalls;
 /// `tenure run`.

@@ -10,6 +10,7 @@ use super::guard::Guard;
 use super::handle::{Handle, holds_of_this_thread};
 use super::lock::Lock;
 use super::multi_lock::MultiLock;
+use super::once::Once;
 use super::semaphore::Semaphore;
 use crate::error::Result;
 use crate::holder::{ClientRecord, Listing};
@@ -67,6 +68,10 @@ impl Locks {
 
     pub(super) fn semaphore(&self, name: &str, limit: u32) -> Semaphore {
         Semaphore::new(&self.handle, name, limit)
+    }
+
+    pub(super) fn once(&self, schedule: &str, fire_time: &str) -> Once {
+        Once::new(&self.handle, schedule, fire_time)
     }
 
     /// Adopts a detached lease. See [`tenure::Locks::adopt`](crate::Locks::adopt).

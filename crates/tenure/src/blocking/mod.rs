@@ -29,6 +29,7 @@ pub use self::locks::Locks;
 use self::locks::delegate_to_locks;
 pub use self::multi_guard::MultiGuard;
 pub use self::multi_lock::MultiLock;
+pub use self::once::{Once, Run, Start};
 pub use self::semaphore::{Permit, Semaphore};
 use crate::error::Result;
 use crate::holder::{ClientRecord, Listing};
@@ -46,6 +47,7 @@ mod lock;
 mod locks;
 mod multi_guard;
 mod multi_lock;
+mod once;
 mod semaphore;
 
 /// A client of one store, for programs without an async runtime.
@@ -97,6 +99,11 @@ impl Tenure {
     /// A semaphore with this name. See [`tenure::Semaphore`](crate::Semaphore).
     pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Semaphore {
         self.locks.semaphore(name.as_ref(), limit)
+    }
+
+    /// One fire time of a schedule. See [`tenure::Once`](crate::Once).
+    pub fn once(&self, name: impl AsRef<str>, fire_time: impl fmt::Display) -> Once {
+        self.locks.once(name.as_ref(), &fire_time.to_string())
     }
 }
 

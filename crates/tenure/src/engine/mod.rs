@@ -32,6 +32,7 @@ pub(crate) mod list;
 pub(crate) mod local_queue;
 pub(crate) mod observe;
 pub(crate) mod observers;
+pub(crate) mod once;
 pub(crate) mod proclaim;
 pub(crate) mod release;
 pub(crate) mod release_several;

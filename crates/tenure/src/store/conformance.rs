@@ -13,7 +13,7 @@ use super::memory::machine::{Effect, Machine, MachineReply, ModeUnchanged};
 use super::redis::RedisStore;
 use super::{
     AcquireReply, Attempt, Event, Failure, LeaseSpec, ModeReply, PermitRequest, ReleaseReply,
-    RenewReply, SeveralReply, Slots, Store, TurnReply, Wish,
+    RenewReply, RunRequest, RunState, RunStep, SeveralReply, Slots, Store, TurnReply, Wish,
 };
 use crate::error::ErrorKind;
 use crate::layout::Layout;
@@ -85,6 +85,12 @@ enum Step {
     Look {
         name: usize,
     },
+    /// A step of a run, only of locks whose waiters are in order.
+    Run {
+        name: usize,
+        lease: usize,
+        step: RunStep,
+    },
     /// The holder of a lock is gone, but not those who wait for it.
     Vanish {
         name: usize,
@@ -114,6 +120,7 @@ enum Said {
         readers: BTreeSet<LeaseId>,
         meta: BTreeMap<String, String>,
     },
+    Run(RunState),
     Free,
 }
 
@@ -231,11 +238,24 @@ fn step() -> impl Strategy<Value = Step> {
             }),
         2 => (name.clone(), lease.clone(), lease.clone())
             .prop_map(|(name, from, lease)| Step::ChangeMode { name, from, lease }),
-        3 => (name.clone(), lease).prop_map(|(name, lease)| Step::Release { name, lease }),
+        3 => (name.clone(), lease.clone()).prop_map(|(name, lease)| Step::Release { name, lease }),
         1 => (name.clone(), 1..=LIMIT).prop_map(|(name, limit)| Step::Resize { name, limit }),
         1 => name.clone().prop_map(|name| Step::Look { name }),
+        3 => (name.clone(), lease.clone(), run_step())
+            .prop_map(|(name, lease, step)| Step::Run { name, lease, step }),
         2 => name.prop_map(|name| Step::Vanish { name }),
         2 => Just(Step::Age),
+    ]
+}
+
+fn run_step() -> impl Strategy<Value = RunStep> {
+    // Remembered for as long as a lease lasts.
+    let remember = TTL;
+    prop_oneof![
+        1 => Just(RunStep::Look),
+        3 => any::<bool>().prop_map(move |retry| RunStep::Begin { retry, remember }),
+        2 => Just(RunStep::Complete { remember }),
+        1 => Just(RunStep::Forget),
     ]
 }
 
@@ -365,6 +385,7 @@ impl Both {
             Step::Adopt { name, from, lease } => self.adopt(name, from, lease).await,
             Step::ChangeMode { name, from, lease } => self.change_mode(name, from, lease).await,
             Step::Look { name } => self.inspect(name).await,
+            Step::Run { name, lease, step } => self.run_step(name, lease, step).await,
             Step::Vanish { name } => self.vanish(name),
             Step::Age => self.age().await,
         }
@@ -529,6 +550,17 @@ impl Both {
         let redis = self.store.resize(&self.names[name], limit, soon()).await;
         let say = |is_resized| if is_resized { Said::Yes } else { Said::Free };
         (say(machine.is_ok()), say(redis.is_ok()))
+    }
+
+    async fn run_step(&mut self, name: usize, lease: usize, step: RunStep) -> (Said, Said) {
+        if self.kind != Leases::HalfInOrder {
+            return (Said::Free, Said::Free);
+        }
+        let held = self.held(name, lease);
+        let request = RunRequest { held, step };
+        let machine = self.machine.run_step(self.now_us, &request);
+        let redis = self.store.run_step(&request, soon()).await.unwrap();
+        (Said::Run(machine), Said::Run(redis))
     }
 
     fn wish(&self, lease: usize) -> Wish {

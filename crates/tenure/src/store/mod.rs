@@ -24,6 +24,9 @@ mod conformance;
 pub(crate) mod memory;
 pub(crate) mod redis;
 pub(crate) mod redlock;
+mod run_record;
+
+pub(crate) use self::run_record::{RunRequest, RunState, RunStep};
 
 /// How long a released lock is reserved at most for the next waiter. Long enough for a slow process
 /// to take it, short enough that a dead one costs little.
@@ -175,6 +178,17 @@ pub(crate) trait Store: Send + Sync + 'static {
         _until: Moment,
     ) -> BoxFuture<'a, Result<(), Failure>> {
         let error = Error::new(ErrorKind::Unsupported, "this store has no semaphores");
+        Box::pin(std::future::ready(Err(Failure::refused(error))))
+    }
+
+    /// Takes a step of a run for one fire time of a schedule, and returns what is known after it. A
+    /// repetition finds what it did.
+    fn run_step<'a>(
+        &'a self,
+        _request: &'a RunRequest,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<RunState, Failure>> {
+        let error = Error::new(ErrorKind::Unsupported, "this store remembers no runs");
         Box::pin(std::future::ready(Err(Failure::refused(error))))
     }
 

@@ -49,6 +49,8 @@ mod keep;
 mod log;
 /// The scripts themselves, run with arguments that the library would never send.
 mod lua;
+/// Runs of schedules, where replies get lost and keys are not what they should be.
+mod once;
 /// What a server that dies remembers.
 mod persistence;
 /// The layout of Redisson: its encoding, and a Java process next to ours.

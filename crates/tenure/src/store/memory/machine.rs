@@ -10,6 +10,7 @@ use crate::lease::{ClientId, Fence, LeaseId};
 use crate::mode::Mode;
 use crate::name::LockName;
 use crate::store::memory::permits::Permits;
+use crate::store::memory::runs::RunRecord;
 use crate::store::{
     Attempt, FENCE_KEPT, LeaseSpec, LockState, Proclamation, READERS_SHOWN, Readers, Record,
     RecordChange, RecordWritten, ReleaseReply, Slots, Wish, offer_duration,
@@ -24,6 +25,8 @@ pub(crate) struct Machine {
     /// Locks that readers share. A lock is in one of the two at most.
     phases: HashMap<LockName, Phase>,
     pub(super) semaphores: HashMap<LockName, Permits>,
+    /// The last run for each fire time of a schedule, by the name of its lock.
+    pub(super) runs: HashMap<LockName, RunRecord>,
     fences: HashMap<LockName, Expiring<u64>>,
     pub(super) queues: HashMap<LockName, VecDeque<LeaseId>>,
     watched: HashSet<LockName>,
@@ -843,6 +846,7 @@ impl Machine {
             self.fences.retain(|_, fence| fence.end_us > now_us);
             self.semaphores
                 .retain(|_, permits| permits.kept_until_us > now_us);
+            self.runs.retain(|_, record| record.end_us > now_us);
             let locks = &self.locks;
             self.watched.retain(|name| locks.contains_key(name));
         }

@@ -17,12 +17,13 @@ use crate::pending_work::Pending;
 use crate::store::{
     AcquireReply, Attempt, BoxFuture, Busy, CallerAcquire, Event, Failure, InFlight, InspectResult,
     LeaseSpec, LockState, ModeReply, NeedsMessages, NotHeld, Proclamation, Record, RecordChange,
-    RecordWritten, ReleaseReply, RenewReply, SeveralReply, Slots, Store, TurnReply, WatchReply,
-    a_lock, other_limit,
+    RecordWritten, ReleaseReply, RenewReply, RunRequest, RunState, SeveralReply, Slots, Store,
+    TurnReply, WatchReply, a_lock, other_limit,
 };
 
 pub(crate) mod machine;
 mod permits;
+mod runs;
 
 /// Stores that were opened by name and are still in use.
 static SHARED: Mutex<Option<HashMap<String, Weak<MemoryStore>>>> = Mutex::new(None);
@@ -271,6 +272,15 @@ impl Store for MemoryStore {
         let resized = state.machine.resize(now_us, name, limit, &mut effects);
         state.publish(effects);
         done(resized.map_err(|holder| a_lock(name, &holder)))
+    }
+
+    fn run_step<'a>(
+        &'a self,
+        request: &'a RunRequest,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<RunState, Failure>> {
+        let now_us = self.now_us();
+        done(Ok(self.state().machine.run_step(now_us, request)))
     }
 
     fn watch<'a>(

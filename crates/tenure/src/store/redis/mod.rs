@@ -53,6 +53,7 @@ mod replica_ack;
 mod request_queue;
 mod response_watch;
 mod routes;
+mod run_step;
 mod script;
 mod script_call;
 mod sentinel;

@@ -26,8 +26,8 @@ use crate::stats::Stats;
 use crate::store::{
     AcquireReply, Attempt, BoxFuture, CallerAcquire, Event, Failure, InFlight, InspectResult,
     LeaseSpec, LockState, ModeReply, NeedsMessages, Proclamation, QueuePosition, QueuedWaiter,
-    Record, RecordChange, RecordWritten, ReleaseReply, RenewReply, SeveralReply, Store, TurnReply,
-    WatchReply,
+    Record, RecordChange, RecordWritten, ReleaseReply, RenewReply, RunRequest, RunState,
+    SeveralReply, Store, TurnReply, WatchReply,
 };
 use crate::url::{RedisTarget, SentinelTarget};
 
@@ -265,6 +265,14 @@ impl Store for RedisStore {
             self.perform(&Resize { name, limit }, until).await?;
             Ok(())
         })
+    }
+
+    fn run_step<'a>(
+        &'a self,
+        request: &'a RunRequest,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<RunState, Failure>> {
+        Box::pin(self.try_run_step(request, limit))
     }
 
     fn watch<'a>(

@@ -54,6 +54,9 @@ pub(super) static RENEW_ALL: LazyLock<Script> = LazyLock::new(|| script!("native
 pub(super) static ACQUIRE_SEVERAL: LazyLock<Script> =
     LazyLock::new(|| script!("native/acquire_several.lua"));
 
+/// Not in Redisson's layout, as the fair locks of runs.
+pub(super) static ONCE: LazyLock<Script> = LazyLock::new(|| script!("native/once.lua"));
+
 /// The scripts of a lock in one layout. Keys, arguments and replies are the same in all layouts,
 /// except what release.lua must know about other libraries' channels.
 pub(super) struct LockScripts {
@@ -235,7 +238,7 @@ impl RedlockScripts {
 }
 
 /// All scripts that a client may send, with their files.
-pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 26] {
+pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 27] {
     let LockScripts {
         exclusive,
         shared,
@@ -269,6 +272,7 @@ pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 26] {
         ("release_all.lua", &RELEASE_ALL),
         ("renew_all.lua", &RENEW_ALL),
         ("acquire_several.lua", &ACQUIRE_SEVERAL),
+        ("once.lua", &ONCE),
     ]
 }
 

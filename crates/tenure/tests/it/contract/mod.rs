@@ -10,6 +10,7 @@ mod keep;
 mod lifecycle;
 mod living;
 mod mode_change;
+mod once;
 mod owners;
 mod records;
 mod semaphore;
@@ -106,10 +107,10 @@ const QUEUED: [&str; 31] = [
     "listings_tell_what_is_kept",
 ];
 
-/// The parts that are about shared leases, semaphores and fair locks.
-const SHARED: [&str; 4] = ["shared", "mode_change", "semaphore", "fair"];
+/// The parts that are about shared leases, semaphores, fair locks and runs of schedules.
+const SHARED: [&str; 5] = ["shared", "mode_change", "semaphore", "fair", "once"];
 
-/// Whether the leases of a deployment cannot be shared, and it has no semaphores and fair locks.
+/// Whether the leases of a deployment cannot be shared, and it has no semaphores, fair locks and runs.
 fn without_shared(deployment: &str) -> bool {
     deployment.starts_with("redlock") || deployment == "redisson"
 }

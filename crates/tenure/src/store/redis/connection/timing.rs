@@ -106,6 +106,7 @@ fn call_of_file(file: &str) -> Call {
         "resize.lua" => Call::Resize,
         "look.lua" => Call::Look,
         "proclaim.lua" => Call::Proclaim,
+        "once.lua" => Call::Once,
         "record.lua" => Call::Record,
         "clients.lua" => Call::Clients,
         "reign.lua" => Call::Reign,
