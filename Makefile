@@ -8,6 +8,7 @@ BUG ?=
 CATCHERS ?=
 ROUNDS ?=
 ONLY ?=
+ORDERS ?=
 
 # What tests need besides the default features: places to fail at, and the configuration.
 FEATURES := tenure-sale/failpoints,tenure/serde
@@ -31,7 +32,7 @@ demo-two: redis-server postgresql ## Two instances of `tenure serve` on two port
 .PHONY: test
 test: export RUST_TEST_THREADS ?= 6
 test: export TENURE_PAGE = skip
-test: redis-server postgresql ## Install redis-server and PostgreSQL if they are missing, then run all tests but those of the page
+test: redis-server postgresql pgbouncer ## Install redis-server and PostgreSQL if they are missing, then run all tests but those of the page
 	cargo test --workspace --all-targets --features $(FEATURES) --no-fail-fast
 	cargo test --workspace --doc --features $(FEATURES)
 
@@ -61,8 +62,12 @@ faults: redis-server ## Break servers, connections and clients at random: make f
 	SECONDS=$(SECONDS) $(if $(SEED),SEED=$(SEED)) $(if $(LAYOUT),LAYOUT=$(LAYOUT)) $(if $(DEPLOYMENT),DEPLOYMENT=$(DEPLOYMENT)) cargo test --release -p tenure --test faults
 
 .PHONY: faults-sale
-faults-sale: redis-server postgresql ## Sell while servers, consumers and instances break: make faults-sale SECONDS=600 SEED=42 DEPLOYMENT=single|sentinel
+faults-sale: redis-server postgresql ## Sell while servers, consumers and instances break: make faults-sale SECONDS=600 SEED=42 DEPLOYMENT=single|sentinel|cluster|damaged
 	SECONDS=$(SECONDS) $(if $(SEED),SEED=$(SEED)) $(if $(DEPLOYMENT),DEPLOYMENT=$(DEPLOYMENT)) cargo test --release -p tenure-sale --features failpoints --test faults
+
+.PHONY: rebuild
+rebuild: redis-server postgresql ## Rebuild the gates of items with many orders, and say how long that takes: make rebuild ORDERS=1000000
+	ORDERS=$(or $(ORDERS),1000000) cargo test --release -p tenure-sale --features failpoints --test rebuild
 
 .PHONY: faults-run
 faults-run: redis-server ## Stop and kill servers, wrappers and wardens of `tenure run`: make faults-run ROUNDS=200
@@ -86,7 +91,11 @@ SALE_TEST_BUGS := \
 	lost-orders-unsaid:engine::lost::lost_orders_are_announced_though_their_process_is_gone::redis_sqlite \
 	trimmed-queue-unseen:engine::lost::trimmed_orders_are_lost_and_named_by_themselves::redis_sqlite \
 	reading-writes:engine::invented::to_read_a_lost_order_writes_nothing::redis_sqlite \
-	terms-of-today:engine::terms::accepted_orders_keep_their_terms::redis_sqlite
+	terms-of-today:engine::terms::accepted_orders_keep_their_terms::redis_sqlite \
+	put-back-unseen:engine::put_back::a_ledger_put_back_by_an_epoch_is_rebuilt_by_decision::redis_sqlite \
+	dead-consumers-unseen:engine::consumers::what_a_killed_consumer_had_is_confirmed_within_seconds::redis_sqlite \
+	contradiction-unseen:engine::answers::an_answer_deleted_alone_is_there_again::redis_sqlite \
+	wrong-gate-unseen:engine::pairing::a_second_gate_of_a_ledger_is_refused::redis_sqlite
 
 .PHONY: seeded-sale
 seeded-sale: redis-server postgresql ## Plant one bug after the other in the sale and see a test or its fault run catch each
@@ -158,6 +167,22 @@ install-postgresql:
 		sudo apt-get update -qq && sudo DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql; \
 	else \
 		echo "PostgreSQL is missing. Type: sudo apt-get install -y postgresql"; exit 1; \
+	fi
+
+# One test of the ledger; it is skipped where this cannot be had.
+.PHONY: pgbouncer
+pgbouncer:
+	@command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || \
+	if ! command -v apt-get >/dev/null; then \
+		echo "pgbouncer is missing: one test is skipped"; \
+	elif [ "$$(id -u)" = 0 ]; then \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends pgbouncer \
+		|| echo "pgbouncer cannot be installed: one test is skipped"; \
+	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then \
+		sudo DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends pgbouncer \
+		|| echo "pgbouncer cannot be installed: one test is skipped"; \
+	else \
+		echo "pgbouncer is missing, so one test is skipped. Type: sudo apt-get install -y pgbouncer"; \
 	fi
 
 # The page's tests drive a real browser: Debian's, with the driver that belongs to it.

@@ -9,6 +9,7 @@ mod args;
 mod commands;
 mod config;
 mod exit;
+mod lock_name;
 mod manual;
 mod meta;
 mod runtime;

@@ -15,6 +15,7 @@ use crate::hub::Hub;
 use crate::item::Item;
 use crate::ledger::Ledger;
 use crate::lost::watched::Watched;
+use crate::pairing::Pairing;
 use crate::rebuild::running::RunningRebuilds;
 use crate::relay::turns::Relays;
 use crate::stats::Counters;
@@ -27,6 +28,7 @@ pub(crate) struct Core {
     pub(crate) ledger: Ledger,
     pub(crate) locks: Tenure,
     pub(crate) limits: Limits,
+    pub(crate) pairing: Pairing,
     pub(crate) hub: Hub,
     pub(crate) counters: Counters,
     pub(crate) rebuilds: RunningRebuilds,
@@ -51,7 +53,13 @@ pub(crate) struct Limits {
 }
 
 impl Core {
-    pub(crate) fn new(gate: Gate, ledger: Ledger, locks: Tenure, limits: Limits) -> Self {
+    pub(crate) fn new(
+        gate: Gate,
+        ledger: Ledger,
+        pairing: Pairing,
+        locks: Tenure,
+        limits: Limits,
+    ) -> Self {
         let hub = if gate.is_memory() {
             Hub::that_remembers()
         } else {
@@ -63,6 +71,7 @@ impl Core {
             ledger,
             locks,
             limits,
+            pairing,
             hub,
             counters: Counters::default(),
             rebuilds: RunningRebuilds::default(),

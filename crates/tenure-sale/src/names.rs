@@ -9,6 +9,25 @@ pub const BUYER_BYTES_MAX: usize = 128;
 /// The longest request id, in bytes.
 pub const REQUEST_BYTES_MAX: usize = 128;
 
+/// The beginning of the names of the locks that a sale uses itself.
+const LOCK_PREFIX: &str = "sale:{";
+
+/// Whether a lock with this name belongs to sales. Whoever holds one of these stops a rebuild, so a
+/// program whose users name locks must refuse such names.
+///
+/// ```
+/// assert!(tenure_sale::is_reserved_lock("sale:{sku-7}:rebuild"));
+/// assert!(!tenure_sale::is_reserved_lock("sale:sku-7"));
+/// ```
+pub fn is_reserved_lock(name: &str) -> bool {
+    name.starts_with(LOCK_PREFIX)
+}
+
+/// The lock of an item for this purpose, in the slot of the item.
+pub(crate) fn lock_name(item: &str, purpose: &str) -> String {
+    format!("{LOCK_PREFIX}{item}}}:{purpose}")
+}
+
 /// Validates an item name.
 pub(crate) fn item_name(item: &str) -> Result<String> {
     if item.contains(['{', '}']) {

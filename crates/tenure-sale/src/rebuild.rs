@@ -27,6 +27,7 @@ use crate::gate::Load;
 use crate::item::ItemState;
 use crate::ledger::What;
 use crate::lost;
+use crate::names::lock_name;
 
 /// How long a rebuild that died blocks the next one. The lock is renewed while the process lives.
 const LOCK_TTL: Duration = Duration::from_secs(5);
@@ -89,6 +90,7 @@ pub(crate) async fn rebuild(core: &Core, item: &str, need: Need) -> Result<()> {
 }
 
 async fn tries(core: &Core, item: &str, need: Need) -> Result<()> {
+    core.pairing.check()?;
     for nth in 0..TRIES_MAX {
         if is_met(core, item, need).await? {
             return Ok(());
@@ -107,7 +109,7 @@ async fn tries(core: &Core, item: &str, need: Need) -> Result<()> {
 }
 
 async fn lock(core: &Core, item: &str) -> Result<Guard> {
-    let lock = core.locks.lock(format!("sale:{{{item}}}:rebuild"));
+    let lock = core.locks.lock(lock_name(item, "rebuild"));
     let acquiring = lock.ttl(LOCK_TTL).wait(LOCK_WAIT_MAX).acquire().await;
     acquiring.map_err(|error| {
         if error.kind() == tenure::ErrorKind::Busy {

@@ -117,7 +117,7 @@ pub use clock_shim::ClockShim;
 pub use cluster::{Cluster, ClusterBuilder, FailoverKind, Migration};
 pub use history::{History, Nemesis, Recorder};
 pub use pair::Pair;
-pub use postgres::PostgresServer;
+pub use postgres::{PgBouncer, PostgresServer};
 pub use process::ClientProcess;
 pub use proxy::{Counts, Proxy};
 pub use redisson::Redisson;

@@ -1,5 +1,9 @@
 //! A real, private PostgreSQL server, to use and to break.
 
+mod bouncer;
+
+pub use bouncer::PgBouncer;
+
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::process::CommandExt as _;
@@ -398,7 +402,9 @@ fn program(name: &str) -> OsString {
     let version = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
     let newest = versions.flatten().filter_map(version).max();
     let path = newest.map(|version| format!("/usr/lib/postgresql/{version}/bin/{name}"));
-    let path = path.filter(|path| Path::new(path).exists());
+    // Not in the path of users.
+    let paths = path.into_iter().chain([format!("/usr/sbin/{name}")]);
+    let path = paths.into_iter().find(|path| Path::new(path).exists());
     path.map_or_else(|| name.into(), OsString::from)
 }
 

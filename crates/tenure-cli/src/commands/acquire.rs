@@ -17,6 +17,7 @@ use tenure_view::time::{millis, moment};
 use self::keeper::Process;
 use super::interrupt;
 use crate::exit::{Exit, Failed};
+use crate::lock_name;
 use crate::meta;
 use crate::runtime;
 use crate::server::{Server, ServerArgs};
@@ -50,6 +51,7 @@ Prefer `tenure run`: it renews, and stops its command before the lease expires."
 #[command(after_long_help = EXAMPLES)]
 pub struct AcquireArgs {
     /// Name of the lock
+    #[arg(value_parser = lock_name::parse)]
     name: String,
 
     /// How long the lease lasts [default: 60s; 30s with several servers]

@@ -20,6 +20,7 @@ use super::run::running::Finished;
 use super::run::signals::{self, Signals};
 use super::run::{tree, wrapper};
 use crate::exit::{Exit, Failed};
+use crate::lock_name;
 use crate::runtime::block_on;
 use crate::server::{Server, ServerArgs};
 use crate::user;
@@ -90,7 +91,7 @@ pub struct ElectArgs {
     verbose: bool,
 
     /// Name of the election
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = lock_name::parse)]
     name: String,
 
     /// The command and its arguments; `--` before it is optional

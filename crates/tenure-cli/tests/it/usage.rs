@@ -48,3 +48,20 @@ fn without_a_command_it_shows_the_help_and_is_a_usage_error() {
     ended.complains("Usage: tenure <COMMAND>");
     assert_eq!(ended.stdout, "");
 }
+
+#[tenure_testkit::test]
+fn locks_of_sales_cannot_be_acquired() {
+    let name = "sale:{sku-7}:rebuild";
+    for arguments in [
+        &["run", name, "--", "true"][..],
+        &["run", "job", "--also", name, "--", "true"],
+        &["run", "-j", "2", name, "--", "true"],
+        &["elect", name, "--", "true"],
+        &["acquire", name],
+    ] {
+        let mut command = tenure(arguments);
+        let ended = run(command.env("TENURE_URL", "memory://"));
+        ended.ended_with(64);
+        ended.complains("names with the prefix `sale:{` are locks of sales");
+    }
+}

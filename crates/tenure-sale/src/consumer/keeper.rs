@@ -111,6 +111,7 @@ impl Keeper {
     }
 
     async fn look(&mut self) -> Result<()> {
+        self.core.pairing.check()?;
         self.work_on_closed();
         let with_closed = self.looks.is_multiple_of(CLOSED_EVERY);
         self.looks += 1;

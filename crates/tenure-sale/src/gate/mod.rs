@@ -14,6 +14,7 @@ mod fold;
 mod load;
 mod memory;
 mod outcome;
+mod pair;
 mod redis;
 mod spread;
 mod standing;
@@ -28,6 +29,7 @@ pub(crate) use self::load::{Ended, Page};
 pub use self::load::{Load, Remembered};
 use self::memory::MemoryGate;
 pub use self::outcome::{Applied, Taken};
+pub(crate) use self::pair::Pair;
 use self::redis::RedisGate;
 pub(crate) use self::standing::Given;
 pub use self::standing::{ShelfStanding, Standing};
@@ -108,6 +110,22 @@ impl Gate {
     /// Whether this gate exists only in this process.
     pub fn is_memory(&self) -> bool {
         matches!(self.backend, Backend::Memory(_))
+    }
+
+    /// The ids of this gate and of its ledger; `None` if it has none yet, or lost its data.
+    pub(crate) async fn pair(&self) -> Result<Option<Pair>> {
+        match &self.backend {
+            Backend::Memory(_) => Ok(None),
+            Backend::Redis(gate) => gate.pair().await,
+        }
+    }
+
+    /// Gives the gate these ids, if it has none.
+    pub(crate) async fn set_pair(&self, pair: &Pair) -> Result<()> {
+        match &self.backend {
+            Backend::Memory(_) => Ok(()),
+            Backend::Redis(gate) => gate.set_pair(pair).await,
+        }
     }
 
     /// Submits a request. Concurrent requests are batched.

@@ -9,7 +9,7 @@ use crate::ledger::decision::{Decision, Facts, KnownOrder, Landing, NewRow, deci
 use crate::ledger::fate::Fate;
 use crate::ledger::fault::Fault;
 use crate::ledger::items::{Locked, lock};
-use crate::ledger::lost::reopen;
+use crate::ledger::lose::reopen;
 use crate::ledger::sql::{Column, Param, Row, Sql, foreign, int};
 use crate::ledger::timestamps::milliseconds;
 use crate::names::{buyer_name, request_id};

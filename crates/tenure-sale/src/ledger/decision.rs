@@ -26,7 +26,7 @@ use crate::entry::{Entry, Wanted};
 use crate::failpoint::bug;
 use crate::item::Item;
 use crate::ledger::fate::Fate;
-use crate::ledger::lost::LOST;
+use crate::ledger::lose::LOST;
 use crate::names::{buyer_name, request_id};
 use crate::order::{ORDER_UNITS_MAX, OrderId, OrderState};
 use crate::stock::UNITS_MAX;

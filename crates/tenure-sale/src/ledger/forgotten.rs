@@ -10,7 +10,7 @@ use crate::ledger::changes::record;
 use crate::ledger::epochs::end_open;
 use crate::ledger::fault::Fault;
 use crate::ledger::items::lock_known;
-use crate::ledger::lost::is_order;
+use crate::ledger::lose::is_order;
 use crate::ledger::sql::{Column, Param, Sql, int};
 use crate::order::{OrderId, OrderState};
 

@@ -9,14 +9,17 @@ mod changes;
 mod commit;
 mod count;
 mod decision;
+mod ended_epochs;
 mod epochs;
 mod fate;
 mod fault;
 mod forgotten;
 mod items;
+mod lose;
 mod lost;
 mod moves;
 mod orders;
+mod pairing;
 mod place;
 mod postgres;
 mod schema;
@@ -24,7 +27,6 @@ mod sql;
 mod sqlite;
 mod timestamps;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
@@ -34,12 +36,14 @@ pub use self::audit::Audit;
 pub use self::count::Count;
 pub use self::fate::{Fate, Moved};
 pub(crate) use self::fault::was_kept_waiting;
-pub(crate) use self::lost::{Arrived, LOST, Stretch, Uncounted};
+pub(crate) use self::lose::LOST;
+pub(crate) use self::lost::{Stretch, Uncounted};
 pub(crate) use self::moves::Expiry;
+pub(crate) use self::pairing::Paired;
 pub use crate::change::{Change, What};
 use crate::entry::{Entry, Lost, Wanted};
 use crate::error::Result;
-use crate::gate::{Ended, Load, Remembered};
+use crate::gate::{Load, Remembered};
 use crate::item::{Item, ItemState, NewItem, Terms};
 use crate::ledger::books::Books;
 use crate::ledger::commit::Commit;
@@ -74,6 +78,27 @@ impl Ledger {
     )]
     pub async fn claim_alone(&self) -> Result<()> {
         self.books.claim_alone()
+    }
+
+    /// Whether this ledger exists only in this process.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        matches!(self.books.place(), Place::Memory)
+    }
+
+    /// What it knows about its gate. It gets this id if it has none.
+    pub(crate) async fn paired(&self, id: &str) -> Result<Paired> {
+        loop {
+            if let Some(paired) = pairing::paired(&self.books).await? {
+                return Ok(paired);
+            }
+            self.books.write(&pairing::Identify(id)).await?;
+        }
+    }
+
+    /// Records that a gate is in use. `false`: the ledger has another one, which was in use within
+    /// this time.
+    pub(crate) async fn see_gate(&self, gate: &str, unused_for: Duration) -> Result<bool> {
+        self.books.write(&pairing::See { gate, unused_for }).await
     }
 
     /// Adds an item to the ledger, as a draft.
@@ -252,91 +277,6 @@ impl Ledger {
         self.books
             .write(&forgotten::Remember { item, orders })
             .await
-    }
-
-    /// Records how many entries the shelves of the current epoch were given, before the next one
-    /// begins.
-    pub(crate) async fn end_epoch(&self, item: &str, ended: &[Ended]) -> Result<()> {
-        self.books.write(&epochs::EndEpoch { item, ended }).await
-    }
-
-    /// Whether an order that is not in the ledger may have been accepted in an epoch that has
-    /// ended. Where the gate lost its data this is not known exactly: a queue holds no more than
-    /// the terms allow.
-    pub(crate) async fn may_be_lost(&self, order: &OrderId) -> Result<bool> {
-        epochs::may_be_lost(&self.books, order).await
-    }
-
-    /// Items with epochs that have ended and whose lost orders were not looked for yet.
-    pub(crate) async fn items_uncounted(&self) -> Result<Vec<String>> {
-        lost::items(&self.books).await
-    }
-
-    /// The ended epochs of an item whose lost orders were not looked for yet, by shelf.
-    pub(crate) async fn uncounted(&self, item: &str) -> Result<Vec<Uncounted>> {
-        lost::uncounted(&self.books, item).await
-    }
-
-    /// How many entries of an epoch arrived, by shelf.
-    pub(crate) async fn arrived(
-        &self,
-        item: &str,
-        epoch: u64,
-        spread: u64,
-    ) -> Result<BTreeMap<u64, Arrived>> {
-        lost::arrived(&self.books, item, epoch, spread).await
-    }
-
-    /// How many entries of a stretch arrived.
-    pub(crate) async fn arrived_in(&self, item: &str, stretch: &Stretch) -> Result<u64> {
-        lost::arrived_in(&self.books, item, stretch).await
-    }
-
-    /// Numbers in a stretch that did not arrive, at most `count`.
-    pub(crate) async fn missing(
-        &self,
-        item: &str,
-        stretch: &Stretch,
-        count: usize,
-    ) -> Result<Vec<u64>> {
-        lost::missing(&self.books, item, stretch, count).await
-    }
-
-    /// Records orders of an ended epoch that never arrived, and returns those that were not known to
-    /// be lost.
-    pub(crate) async fn lose(
-        &self,
-        item: &str,
-        epoch: u64,
-        orders: &[Lost],
-    ) -> Result<Vec<OrderId>> {
-        let lose = lost::Lose {
-            item,
-            epoch,
-            orders,
-        };
-        self.books.write(&lose).await
-    }
-
-    /// All lost orders of an ended epoch of a shelf are recorded: it had this many entries, as far
-    /// as is known.
-    pub(crate) async fn counted(&self, item: &str, ended: Uncounted, entries: u64) -> Result<()> {
-        let counted = lost::Counted {
-            item,
-            ended,
-            entries,
-        };
-        self.books.write(&counted).await
-    }
-
-    /// Whether an entry was processed that is no order.
-    pub(crate) async fn is_settled(&self, id: &OrderId) -> Result<bool> {
-        lost::is_settled(&self.books, id).await
-    }
-
-    /// Records that an entry was discarded which is no order here.
-    pub(crate) async fn discard(&self, entry: &OrderId) -> Result<()> {
-        self.books.write(&lost::Discard(entry)).await
     }
 
     /// What buyers have (orders that hold units), a page after the buyer `after`.

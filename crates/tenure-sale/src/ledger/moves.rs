@@ -9,7 +9,7 @@ use crate::ledger::changes::record;
 use crate::ledger::fate::Moved;
 use crate::ledger::fault::Fault;
 use crate::ledger::items::{Locked, lock, postgres_now, sqlite_now};
-use crate::ledger::lost::{LOST, reopen};
+use crate::ledger::lose::{LOST, reopen};
 use crate::ledger::orders::{OrderRow, key, limit, may_exist, read};
 use crate::ledger::sql::{Column, Param, Row, Sql, foreign, int};
 use crate::ledger::timestamps::moment;

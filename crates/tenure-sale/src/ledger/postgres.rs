@@ -24,6 +24,16 @@ const PREPARE_LIMIT: Duration = Duration::from_secs(30);
 /// What an item's row says under its lock must be what the last transaction wrote, whatever the
 /// database or the user has as the default.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+/// Set by statements: `PgBouncer` refuses connections that ask for settings when they begin.
+///
+/// - The server gives up slightly before we do, so that it does not work in vain.
+/// - A client that was stopped in the middle must not block an item.
+/// - A plan made while a table was empty would read all of it when it is large.
+/// - Pages come in the order of an index. Without statistics the planner would rather collect all
+///   that is left and sort it, for each page again.
+const SETTINGS: &str = "SET statement_timeout = '20s'; SET lock_timeout = '4s'; \
+                        SET idle_in_transaction_session_timeout = '10s'; \
+                        SET plan_cache_mode = 'force_custom_plan'; SET enable_bitmapscan = off";
 /// A confirmed order must survive a crash. A setting that waits for standbys is left as it is.
 const KEEP_COMMITS: &str = "SELECT set_config('synchronous_commit', 'on', false) \
                             WHERE current_setting('synchronous_commit') = 'off'";
@@ -45,6 +55,9 @@ impl PostgresBooks {
         let connected = timeout(CONNECT_LIMIT, options.connect()).await;
         let connected = connected.map_err(|_| silence(&doing, CONNECT_LIMIT))?;
         let mut connection = connected.map_err(|error| told(&doing, error))?;
+        let set = timeout(CONNECT_LIMIT, begin_session(&mut connection)).await;
+        let set = set.map_err(|_| silence(&doing, CONNECT_LIMIT))?;
+        set.map_err(|error| told(&doing, error))?;
         let prepared = schema::prepare_postgres(place, &mut connection);
         let prepared = timeout(PREPARE_LIMIT, prepared).await;
         prepared.map_err(|_| silence(&doing, PREPARE_LIMIT))??;
@@ -56,7 +69,7 @@ impl PostgresBooks {
             .acquire_timeout(CONNECT_LIMIT)
             // A check before each use costs a round trip; `begin` notices by itself.
             .test_before_acquire(false)
-            .after_connect(|connection, _| Box::pin(keep_commits(connection)))
+            .after_connect(|connection, _| Box::pin(begin_session(connection)))
             .connect_lazy_with(options);
         Ok(Self { pool })
     }
@@ -136,7 +149,8 @@ impl Drop for PostgresSession {
     }
 }
 
-async fn keep_commits(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+async fn begin_session(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql(SETTINGS).execute(&mut *connection).await?;
     sqlx::raw_sql(KEEP_COMMITS).execute(connection).await?;
     Ok(())
 }
@@ -162,16 +176,6 @@ fn settings(options: &PgConnectOptions) -> PgConnectOptions {
         Some(_) => options.clone(),
         None => options.clone().application_name("tenure-sale"),
     };
-    options.disable_statement_logging().options([
-        // The server gives up slightly before we do, so that it does not work in vain.
-        ("statement_timeout", "20s"),
-        ("lock_timeout", "4s"),
-        // A client that was stopped in the middle must not block an item.
-        ("idle_in_transaction_session_timeout", "10s"),
-        // A plan made while a table was empty would read all of it when it is large.
-        ("plan_cache_mode", "force_custom_plan"),
-        // Pages come in the order of an index. Without statistics the planner would rather collect
-        // all that is left and sort it, for each page again.
-        ("enable_bitmapscan", "off"),
-    ])
+    // A number of digits in the startup packet is refused by PgBouncer, and floats are not used.
+    options.disable_statement_logging().extra_float_digits(None)
 }

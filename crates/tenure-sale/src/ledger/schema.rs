@@ -34,6 +34,11 @@ const SQLITE: &[Step] = &[
         description: "lost orders",
         sql: include_str!("../../migrations/sqlite/0004_lost.sql"),
     },
+    Step {
+        version: 5,
+        description: "pairing",
+        sql: include_str!("../../migrations/sqlite/0005_pairing.sql"),
+    },
 ];
 const POSTGRES: &[Step] = &[
     Step {
@@ -55,6 +60,11 @@ const POSTGRES: &[Step] = &[
         version: 4,
         description: "lost orders",
         sql: include_str!("../../migrations/postgres/0004_lost.sql"),
+    },
+    Step {
+        version: 5,
+        description: "pairing",
+        sql: include_str!("../../migrations/postgres/0005_pairing.sql"),
     },
 ];
 

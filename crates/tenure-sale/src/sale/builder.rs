@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::gate::Gate;
 use crate::item::ItemState;
 use crate::ledger::Ledger;
+use crate::pairing::{self, Pairing};
 use crate::rebuild::{self, Need};
 
 /// The settings of a [`Sale`], before it is opened.
@@ -73,7 +74,9 @@ impl SaleBuilder {
         if is_memory {
             ledger.claim_alone().await?;
         }
-        let core = Arc::new(Core::new(gate, ledger, locks, self.limits));
+        let pairing = Pairing::of(&gate, &ledger).await?;
+        let core = Arc::new(Core::new(gate, ledger, pairing, locks, self.limits));
+        tokio::spawn(pairing::keep::keep(Arc::clone(&core)));
         let own = if is_memory {
             load_all(&core).await?;
             Some(Consumer::start(Arc::clone(&core), self.own, None))

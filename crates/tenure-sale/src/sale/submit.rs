@@ -49,6 +49,7 @@ impl Sale {
     /// The rare paths are boxed: each order has a future, and most need little of it.
     async fn answer(&self, request: &Request) -> Result<Answer> {
         let core = self.core();
+        core.pairing.check()?;
         let end = Instant::now() + core.limits.rebuild;
         loop {
             let mut answer = self.asked(request).await?;

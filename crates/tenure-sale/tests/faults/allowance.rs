@@ -17,8 +17,17 @@ pub struct Row {
 
 const NOTHING: Allowed = Allowed {
     lossy: false,
+    uncounted: false,
     dead: 0,
 };
+
+const LOSSY: Allowed = Allowed {
+    lossy: true,
+    uncounted: true,
+    ..NOTHING
+};
+const LOST_OR_REJECTED: &str = "accepted orders that were not confirmed may be *lost* or *rejected*, if the buyer is told; their \
+     requests may get another order";
 
 /// Each deployment with what is allowed there.
 pub const TABLE: &[Row] = &[
@@ -30,13 +39,21 @@ pub const TABLE: &[Row] = &[
     },
     Row {
         deployment: Deployment::Sentinel,
-        allowed: Allowed {
-            lossy: true,
-            ..NOTHING
-        },
-        what: "accepted orders that were not confirmed may be *lost* or *rejected*, if the buyer is told; \
-               their requests may get another order",
+        allowed: LOSSY,
+        what: LOST_OR_REJECTED,
         why: "a promoted replica does not have what its master acknowledged last",
+    },
+    Row {
+        deployment: Deployment::Cluster,
+        allowed: LOSSY,
+        what: "the same",
+        why: "a promoted replica of a shard does not have what its master acknowledged last",
+    },
+    Row {
+        deployment: Deployment::Damaged,
+        allowed: LOSSY,
+        what: "the same",
+        why: "what was accepted and not confirmed is only in the queue, and operators delete queues",
     },
 ];
 

@@ -18,15 +18,12 @@ const PAGE: usize = 1_000;
 /// The books, and where the ledger's own journal does not say what its changes do.
 pub async fn read(sale: &Sale, items: &[OnSale], stage: &Stage) -> (Books, Vec<String>) {
     let mut ledger = PgConnection::connect(&stage.ledger_url()).await.unwrap();
-    let mut gate = stage.master().client();
     let mut books = Books {
         orders: orders(&mut ledger).await,
         ..Books::default()
     };
     for on_sale in items {
-        books
-            .items
-            .push(item(&mut gate, &mut ledger, on_sale).await);
+        books.items.push(item(stage, &mut ledger, on_sale).await);
         let journal = journal(sale, on_sale.name, &books.orders).await;
         books.journal.extend(journal);
     }
@@ -51,14 +48,15 @@ async fn orders(ledger: &mut PgConnection) -> Vec<Order> {
     orders.collect()
 }
 
-async fn item(gate: &mut RespClient, ledger: &mut PgConnection, on_sale: &OnSale) -> Item {
+async fn item(stage: &Stage, ledger: &mut PgConnection, on_sale: &OnSale) -> Item {
     let sql = "SELECT total, unlimited, sold FROM sale_items WHERE name = $1";
     let row = sqlx::query(sql).bind(on_sale.name).fetch_one(ledger);
     let row = row.await.unwrap();
     let (total, unlimited, sold): (i64, bool, i64) = (row.get(0), row.get(1), row.get(2));
     let mut counter = Counter::default();
     let mut quotas = BTreeMap::new();
-    for shelf in shelves(gate, on_sale.name) {
+    for shelf in shelves(stage, on_sale.name) {
+        let mut gate = stage.server_of(&shelf).client();
         let key = |what: &str| format!("{shelf}{what}");
         let left = gate.command(&["HGET", &key("gate"), "left"]);
         let given = gate.command(&["HGET", &key("gate"), "out"]);
@@ -70,7 +68,7 @@ async fn item(gate: &mut RespClient, ledger: &mut PgConnection, on_sale: &OnSale
         counter.queued += length("orders");
         counter.pending += pending.array()[0].int().unsigned_abs();
         counter.dead += length("dead");
-        for (buyer, units) in quotas_at(gate, &key("buyers")) {
+        for (buyer, units) in quotas_at(&mut gate, &key("buyers")) {
             // A buyer has one home.
             assert_eq!(quotas.insert(buyer, units), None);
         }
@@ -86,11 +84,10 @@ async fn item(gate: &mut RespClient, ledger: &mut PgConnection, on_sale: &OnSale
 }
 
 /// What the keys of each shelf of an item begin with.
-fn shelves(gate: &mut RespClient, item: &str) -> Vec<String> {
+fn shelves(stage: &Stage, item: &str) -> Vec<String> {
     let mut shelves = vec![format!("tenure:sale:{{{item}}}:")];
-    let others = gate.command(&["KEYS", &format!("tenure:sale:{{{item}#*}}:shelf:gate")]);
-    for key in others.array() {
-        shelves.push(key.text().trim_end_matches("gate").to_owned());
+    for key in stage.keys(&format!("tenure:sale:{{{item}#*}}:shelf:gate")) {
+        shelves.push(key.trim_end_matches("gate").to_owned());
     }
     shelves
 }

@@ -9,15 +9,22 @@ pub enum Deployment {
     Single,
     /// A master with replicas, one of which may take its place.
     Sentinel,
+    /// Masters that share the slots, each with a replica.
+    Cluster,
+    /// One server, on which operators make every mistake: they delete, overwrite and trim keys, and
+    /// forbid commands.
+    Damaged,
 }
 
 impl Deployment {
-    pub const ALL: [Self; 2] = [Self::Single, Self::Sentinel];
+    pub const ALL: [Self; 4] = [Self::Single, Self::Sentinel, Self::Cluster, Self::Damaged];
 
     fn name(self) -> &'static str {
         match self {
             Self::Single => "single",
             Self::Sentinel => "sentinel",
+            Self::Cluster => "cluster",
+            Self::Damaged => "damaged",
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::patience::stretched;
 use tenure_testkit::{ClientProcess, Proxy, Seed};
 
 use crate::client::{Order, Role};
@@ -16,7 +17,7 @@ const CONSUMERS: u64 = 3;
 const FINISH_LIMIT: Duration = Duration::from_secs(40);
 
 pub struct Fleet<'a> {
-    stage: &'a Stage,
+    pub stage: &'a Stage,
     pub slots: Vec<Slot>,
     time: Duration,
     dir: PathBuf,
@@ -91,7 +92,7 @@ impl<'a> Fleet<'a> {
         for slot in slots() {
             let running = slot.running();
             let (name, number) = (role.name(), running.number);
-            match running.process.wait(FINISH_LIMIT) {
+            match running.process.wait(stretched(FINISH_LIMIT)) {
                 Some(status) if status.success() => {}
                 Some(status) => self.complain(format!("{name} {number} ended with {status}")),
                 None => self.complain(format!("{name} {number} hung for {FINISH_LIMIT:?}")),

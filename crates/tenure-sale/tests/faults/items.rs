@@ -24,6 +24,8 @@ const HOT_FEW: &str = "hot-few";
 /// Must be paid for at once, so that payments, cancellations and the end of their time meet; on two
 /// shelves.
 const BRIEF: &str = "brief";
+/// Cannot be used until everything is healed.
+pub const BROKEN: &str = "broken";
 /// Never sells out.
 const FREE: &str = "free";
 
@@ -38,7 +40,7 @@ pub struct OnSale {
     units_max: u64,
     pub pay_within: Option<Duration>,
     /// Over so many shelves.
-    spread: u64,
+    pub spread: u64,
     buyers: u64,
     /// In a hundred orders, so many are followed up: looked at, paid for or cancelled.
     pub followed_percent: u32,
@@ -127,6 +129,11 @@ pub fn all(time: Duration) -> Vec<OnSale> {
             weight: 3,
         },
         OnSale {
+            name: BROKEN,
+            weight: 0,
+            ..plain
+        },
+        OnSale {
             name: FREE,
             units: None,
             limit: Some(2),
@@ -146,13 +153,16 @@ impl OnSale {
             Some(units) => NewItem::new(self.name, units),
             None => NewItem::unlimited(self.name),
         };
-        let terms = Terms {
+        item.unwrap().terms(self.terms()).spread(self.spread)
+    }
+
+    pub fn terms(&self) -> Terms {
+        Terms {
             limit_per_buyer: self.limit,
             units_per_order: self.units_max,
             pay_within: self.pay_within,
             ..Terms::default()
-        };
-        item.unwrap().terms(terms).spread(self.spread)
+        }
     }
 
     pub fn profiles(items: &[Self]) -> Vec<Profile> {

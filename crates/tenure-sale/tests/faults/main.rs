@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Four processes are instances of a shop, three are consumers; all are this program again. One Redis,
-//! or one that Sentinel looks after, is their gate, one PostgreSQL their ledger. `items.rs` says what is
+//! one that Sentinel looks after, or a cluster is their gate, one PostgreSQL their ledger. `items.rs` says what is
 //! sold and to whom, `nemesis.rs` what breaks, `allowance.rs` what may not hold then. The judge is
 //! `tenure_testkit::sale`, which knows nothing of the engine. With `TENURE_SALE_BUG=…` a bug is planted in the
 //! engine, and the run succeeds if it is caught.
@@ -19,10 +19,14 @@
     reason = "a test program: it fails by panicking, talks by printing and has no public interface"
 )]
 
+/// Whether every item sells again soon after everything was healed.
+mod again;
 /// What may not hold on which deployment.
 mod allowance;
 /// What ledger and gate say when all is quiet.
 mod books;
+/// An item that is broken all the time.
+mod broken;
 /// A process of the sale: an instance or a consumer.
 mod client;
 /// What the gate of a run lives on.
@@ -33,6 +37,8 @@ mod fleet;
 mod items;
 /// Which faults are injected, when, and whether they took effect.
 mod nemesis;
+/// How long to wait on a busy machine.
+mod patience;
 /// What a run consists of.
 mod plan;
 /// What is printed at the end.

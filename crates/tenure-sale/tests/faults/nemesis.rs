@@ -1,11 +1,19 @@
 //! Which faults are injected, when, and whether they took effect.
 
+/// Masters of a cluster that are replaced, and slots that move.
+mod cluster;
 /// Connections between a process and the gate.
 mod connections;
+/// Keys of an item that are deleted, overwritten and trimmed.
+mod keys;
 /// The ledger's server.
 mod ledger;
+/// What operators do to a sale that is healthy.
+mod operators;
 /// Processes of the sale, killed from outside or at a step of their own.
 mod processes;
+/// Commands that are forbidden for a while.
+mod rights;
 /// The gate's server.
 mod server;
 
@@ -16,8 +24,10 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
-use tenure_testkit::{Nemesis, Seed};
+use tenure_sale::ErrorKind;
+use tenure_testkit::{Nemesis, RedisServer, Seed};
 
+pub use operators::Operators;
 pub use processes::watch_failpoints;
 
 use crate::client::Role;
@@ -58,12 +68,25 @@ kinds! {
     PlannedFailover = "planned-failover",
     KillMaster = "kill-master",
     CutThenKill = "cut-then-kill-master",
+    CutThenPromote = "cut-then-promote",
+    ForcedFailover = "forced-failover",
+    MigrateSlot = "migrate-slot",
+    DeleteKey = "delete-key",
+    OverwriteKey = "overwrite-key",
+    DeleteField = "delete-field",
+    TrimQueue = "trim-queue",
+    ForbidRead = "forbid-reads",
+    ForbidWrite = "forbid-writes",
+    ChangeLimit = "change-limit",
+    WrongDatabase = "wrong-database",
 }
 
 use Kind::{
-    CutThenKill, DropReplies, EndLedgerConnections, Failpoint, KillConnections, KillConsumer,
-    KillInstance, KillLedger, KillMaster, KillServer, OutOfMemory, PauseConsumer, PauseInstance,
-    PauseLedger, PauseServer, PlannedFailover, ResetAfterRequest, ScriptFlush,
+    ChangeLimit, CutThenKill, CutThenPromote, DeleteField, DeleteKey, DropReplies,
+    EndLedgerConnections, Failpoint, ForbidRead, ForbidWrite, ForcedFailover, KillConnections,
+    KillConsumer, KillInstance, KillLedger, KillMaster, KillServer, MigrateSlot, OutOfMemory,
+    OverwriteKey, PauseConsumer, PauseInstance, PauseLedger, PauseServer, PlannedFailover,
+    ResetAfterRequest, ScriptFlush, TrimQueue, WrongDatabase,
 };
 
 /// What one thread breaks after the other, and how long it waits between; the threads break things at
@@ -87,6 +110,7 @@ const OF_SERVER: &[Kind] = &[
     KillConnections,
     DropReplies,
     ResetAfterRequest,
+    ForbidRead,
 ];
 const OF_SENTINEL: &[Kind] = &[
     PlannedFailover,
@@ -96,22 +120,53 @@ const OF_SENTINEL: &[Kind] = &[
     ScriptFlush,
     KillConnections,
 ];
+const OF_CLUSTER: &[Kind] = &[
+    PlannedFailover,
+    ForcedFailover,
+    KillMaster,
+    CutThenPromote,
+    MigrateSlot,
+    MigrateSlot,
+    ScriptFlush,
+    KillConnections,
+];
+const OF_DAMAGED: &[Kind] = &[
+    DeleteKey,
+    DeleteKey,
+    DeleteKey,
+    OverwriteKey,
+    OverwriteKey,
+    DeleteField,
+    TrimQueue,
+    TrimQueue,
+    ForbidRead,
+    ForbidWrite,
+    OutOfMemory,
+    KillServer,
+];
+const OF_OPERATORS: &[Kind] = &[ChangeLimit, ChangeLimit, ChangeLimit, WrongDatabase];
 const OF_LEDGER: &[Kind] = &[EndLedgerConnections, KillLedger, PauseLedger];
 
-pub fn lanes(deployment: Deployment) -> [LanePlan; 3] {
+pub fn lanes(deployment: Deployment) -> [LanePlan; 4] {
     let of_gate = match deployment {
         Deployment::Single => OF_SERVER,
         Deployment::Sentinel => OF_SENTINEL,
+        Deployment::Cluster => OF_CLUSTER,
+        Deployment::Damaged => OF_DAMAGED,
     };
     [
         (of_gate, 300..1_500),
         (OF_PROCESSES, 200..1_000),
         (OF_LEDGER, 1_500..4_000),
+        (OF_OPERATORS, 500..2_000),
     ]
 }
 
 /// How long a fault lasts.
 const LASTS_MS: Range<u64> = 50..1_200;
+
+/// How long a moment is waited for that comes again and again.
+const SHORT: Duration = Duration::from_millis(500);
 
 /// Breaks one thing after the other.
 #[derive(Clone, Copy)]
@@ -119,6 +174,7 @@ pub struct Lane<'a> {
     pub stage: &'a Stage,
     pub fleet: &'a Fleet<'a>,
     pub log: &'a Nemesis,
+    pub operators: &'a Operators,
 }
 
 impl Lane<'_> {
@@ -155,10 +211,41 @@ impl Lane<'_> {
             EndLedgerConnections | KillLedger | PauseLedger => {
                 self.logged(kind, || ledger::strike(kind, &self.stage.ledger, rng));
             }
+            WrongDatabase => {
+                if let Some(url) = self.stage.wrong_gate_url() {
+                    self.logged(kind, || self.open_on_wrong_database(&url));
+                }
+            }
+            ChangeLimit => self.logged(kind, || self.operators.change_limit(rng)),
             kind => self.logged(kind, || match &self.stage.gate {
-                GateServers::Single(server) => server::strike(kind, server, rng),
+                GateServers::Single(server) => self.on_server(kind, server, rng),
+                GateServers::Cluster(cluster) => {
+                    cluster::strike(kind, cluster, self.operators.item(rng), rng)
+                }
                 GateServers::Sentinel(sentinels) => server::strike_sentinels(kind, sentinels, rng),
             }),
+        }
+    }
+
+    /// True if that was refused because of the other gate; anything but success is an answer.
+    fn open_on_wrong_database(&self, url: &str) -> bool {
+        match self.operators.open(url, &self.stage.ledger_url()) {
+            Ok(()) => {
+                let told = "a sale was opened on the wrong database";
+                self.fleet.complain(told.to_owned());
+                false
+            }
+            Err(error) => error.kind() == ErrorKind::LedgerInUse,
+        }
+    }
+
+    fn on_server(&self, kind: Kind, server: &RedisServer, rng: &mut StdRng) -> bool {
+        match kind {
+            DeleteKey | OverwriteKey | DeleteField | TrimQueue => {
+                keys::strike(kind, server, self.operators.item(rng), rng)
+            }
+            ForbidRead | ForbidWrite => rights::strike(kind, server, rng),
+            kind => server::strike(kind, server, rng),
         }
     }
 

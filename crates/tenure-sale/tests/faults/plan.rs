@@ -7,8 +7,8 @@ use tenure_testkit::Seed;
 
 use crate::deployment::Deployment;
 
-/// What CI has time for, both deployments together.
-const SECONDS_DEFAULT: u64 = 24;
+/// What CI has time for, all deployments together.
+const SECONDS_DEFAULT: u64 = 44;
 /// Requests a second of all instances together: 200 000 in 100 seconds.
 pub const RATE: u64 = 2_000;
 

@@ -21,6 +21,8 @@ pub struct Report {
     /// How long this deployment was broken.
     pub seconds: u64,
     pub took: Duration,
+    /// How long after everything was healed each item sold again.
+    pub sold_again: Duration,
     pub processes: u64,
     pub account: Account,
     pub books: Books,
@@ -142,6 +144,8 @@ impl fmt::Display for Report {
             self.took.as_secs_f64()
         )?;
         row(f, "processes", self.processes)?;
+        let again = format!("after {:.1} s", self.sold_again.as_secs_f64());
+        row(f, "all items sell again", again)?;
         row(f, "attempts", self.asked(|_| true))?;
         for answer in [Answer::Accepted, Answer::Replayed, Answer::Unknown] {
             row(f, &answer.to_string(), self.asked(|it| it == answer))?;

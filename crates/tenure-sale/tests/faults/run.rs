@@ -1,28 +1,33 @@
 //! One sale from its opening to the verdict.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tenure_sale::Sale;
-use tenure_testkit::Nemesis;
-use tenure_testkit::sale::{Account, violations};
+use tenure_testkit::sale::{Account, Recorder, violations};
+use tenure_testkit::{Nemesis, eventually};
 
-use crate::allowance;
 use crate::client::Role;
 use crate::deployment::Deployment;
 use crate::fleet::Fleet;
 use crate::items::{self, OnSale, REFILL};
-use crate::nemesis::{self, Lane};
+use crate::nemesis::{self, Lane, Operators};
+use crate::patience::stretched;
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::settle;
 use crate::stage::Stage;
+use crate::{again, allowance, broken, settle};
 
 /// How often a line tells how far the run is.
 const PROGRESS: Duration = Duration::from_secs(10);
 /// In so many parts the rest of what is refilled comes into the stock.
 const DELIVERIES: u64 = 12;
+/// The number of the one who asks in the end.
+const CLERK: u64 = 0;
+/// Time to give buyers their limits again.
+const LIMITS_LIMIT: Duration = Duration::from_secs(20);
 
 pub fn run(plan: &Plan, deployment: Deployment) -> Report {
     let start = Instant::now();
@@ -35,21 +40,35 @@ pub fn run(plan: &Plan, deployment: Deployment) -> Report {
         .unwrap();
     let items = items::all(plan.time());
     let sale = runtime.block_on(open(&stage, &items));
+    let operators = Operators {
+        sale: sale.clone(),
+        runtime: runtime.handle().clone(),
+        items: items::all(plan.time()),
+    };
+    broken::break_for_good(&stage);
     let fleet = Fleet::start(&stage, dir.path(), plan.seed, plan.time());
     {
         let log = Nemesis::create(dir.path());
         let supplies = runtime.spawn(supply(sale.clone(), refill(&items), plan.time()));
-        break_things(plan, deployment, &stage, &fleet, &log);
+        break_things(plan, deployment, &fleet, &log, &operators);
         runtime.block_on(supplies).unwrap();
         fleet.disarm();
+        broken::heal(&stage);
     }
+    let healed = Instant::now();
     eprintln!("sale on {deployment}: healed after {:.0?}", start.elapsed());
-    let mut complaints = fleet.finish(Role::Instance);
+    let clerk = Arc::new(Recorder::create(dir.path(), CLERK));
+    let selling = again::sells_again(&sale, &items, &clerk, healed);
+    let (sold_again, mut complaints) = runtime.block_on(selling);
+    if !eventually(stretched(LIMITS_LIMIT), || operators.restore_limits()) {
+        complaints.push("the limits could not be restored".to_owned());
+    }
+    complaints.extend(fleet.finish(Role::Instance));
     eprintln!(
         "sale on {deployment}: instances ended after {:.0?}",
         start.elapsed()
     );
-    let settled = runtime.block_on(settle::settle(&sale, &items, dir.path(), &stage));
+    let settled = runtime.block_on(settle::settle(&sale, &items, &clerk, dir.path(), &stage));
     eprintln!(
         "sale on {deployment}: at rest after {:.0?}",
         start.elapsed()
@@ -66,6 +85,7 @@ pub fn run(plan: &Plan, deployment: Deployment) -> Report {
         seed: plan.seed,
         seconds: plan.time().as_secs(),
         took: start.elapsed(),
+        sold_again,
         processes: fleet.processes(),
         account,
         books: settled.books,
@@ -116,16 +136,21 @@ async fn supply(sale: Sale, units: u64, time: Duration) {
 fn break_things(
     plan: &Plan,
     deployment: Deployment,
-    stage: &Stage,
     fleet: &Fleet<'_>,
     log: &Nemesis,
+    operators: &Operators,
 ) {
     let end = Instant::now() + plan.time();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let mut lanes = Vec::new();
         for (number, kinds) in (1..).zip(nemesis::lanes(deployment)) {
-            let lane = Lane { stage, fleet, log };
+            let lane = Lane {
+                stage: fleet.stage,
+                fleet,
+                log,
+                operators,
+            };
             let seed = plan.seed.part(1_000_000 + number);
             lanes.push(scope.spawn(move || lane.run(&kinds, seed, end)));
         }

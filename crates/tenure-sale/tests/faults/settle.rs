@@ -1,6 +1,6 @@
 //! Coming to rest: unknown answers are asked again, the queue drains, every order is looked at.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use crate::books;
 use crate::client::{look, submit};
 use crate::items::OnSale;
+use crate::patience::stretched;
 use crate::stage::Stage;
 
 /// How long everything may take to come to rest after all is healed.
@@ -20,26 +21,32 @@ const LIMIT: Duration = Duration::from_mins(1);
 const AT_ONCE: usize = 32;
 /// How many answered requests are sent again.
 const REPEATED: usize = 500;
-/// The number of the one who asks in the end.
-const CLERK: u64 = 0;
 const PAUSE: Duration = Duration::from_millis(50);
+/// Ended epochs whose lost orders were not looked for.
+const UNCOUNTED: &str = "SELECT count(*) FROM sale_epochs AS e JOIN sale_items AS i ON i.name = e.item \
+                         WHERE NOT e.counted AND e.epoch < i.epoch";
 
 pub struct Settled {
     pub books: Books,
     pub complaints: Vec<String>,
 }
 
-pub async fn settle(sale: &Sale, items: &[OnSale], dir: &Path, stage: &Stage) -> Settled {
+pub async fn settle(
+    sale: &Sale,
+    items: &[OnSale],
+    recorder: &Arc<Recorder>,
+    dir: &Path,
+    stage: &Stage,
+) -> Settled {
     let account = Account::load(dir);
-    let recorder = Arc::new(Recorder::create(dir, CLERK));
     let mut complaints = Vec::new();
-    complaints.extend(resolve(sale, &recorder, &account).await);
+    complaints.extend(resolve(sale, recorder, &account).await);
     // What was resolved is an order too.
     let account = Account::load(dir);
-    complaints.extend(repeat(sale, &recorder, &account).await);
-    complaints.extend(rest(sale, items).await);
+    complaints.extend(repeat(sale, recorder, &account).await);
+    complaints.extend(rest(sale, items, stage).await);
     let account = Account::load(dir);
-    complaints.extend(look_at_all(sale, &recorder, &account).await);
+    complaints.extend(look_at_all(sale, recorder, &account).await);
     for item in items {
         match sale.reconcile(item.name, Mode::DryRun).await {
             Ok(report) if report.is_clean() && report.settled => {}
@@ -49,6 +56,7 @@ pub async fn settle(sale: &Sale, items: &[OnSale], dir: &Path, stage: &Stage) ->
     }
     let (books, contradictions) = books::read(sale, items, stage).await;
     complaints.extend(contradictions);
+    complaints.extend(unannounced(&account, &books, items));
     Settled { books, complaints }
 }
 
@@ -75,7 +83,7 @@ async fn ask_again(
     recorder: &Arc<Recorder>,
     operations: Vec<Operation>,
 ) -> Vec<String> {
-    let end = Instant::now() + LIMIT;
+    let end = Instant::now() + stretched(LIMIT);
     let (sale, recorder) = (sale.clone(), Arc::clone(recorder));
     for_each(operations, move |operation| {
         let (sale, recorder) = (sale.clone(), Arc::clone(&recorder));
@@ -102,11 +110,12 @@ async fn ask_again(
 }
 
 /// Waits until queues are empty, gates know all that the ledger does, and no order waits for its end.
-async fn rest(sale: &Sale, items: &[OnSale]) -> Option<String> {
-    let end = Instant::now() + LIMIT;
+async fn rest(sale: &Sale, items: &[OnSale], stage: &Stage) -> Option<String> {
+    let end = Instant::now() + stretched(LIMIT);
     loop {
         let obstacle = match obstacle(sale, items).await {
-            Ok(None) => return None,
+            Ok(None) if stage.ledger.run_sql(UNCOUNTED) == "0" => return None,
+            Ok(None) => "lost orders of ended epochs are still looked for".to_owned(),
             Ok(Some(obstacle)) => obstacle,
             Err(error) => error.to_string(),
         };
@@ -155,16 +164,48 @@ async fn look_at_all(sale: &Sale, recorder: &Arc<Recorder>, account: &Account) -
         let (sale, recorder) = (sale.clone(), Arc::clone(&recorder));
         async move {
             let id: OrderId = order.parse().unwrap();
-            let mut told = look(&sale, &recorder, &id).await;
-            // If the process that accepted it is gone, too, only the client knows that it was.
-            if told.is_ok() {
-                told = sale.ledger().mark_lost(&id).await.map(drop);
-            }
+            let told = look(&sale, &recorder, &id).await;
             told.err()
                 .map(|error| format!("cannot say what became of `{order}`: {error}"))
         }
     })
     .await
+}
+
+/// Orders that were reported to a client, but have no row, although the ledger has a later one of the
+/// same queue: numbers have no gaps, so they had to be announced.
+fn unannounced(account: &Account, books: &Books, items: &[OnSale]) -> Vec<String> {
+    let known: HashSet<&str> = books.orders.iter().map(|it| it.id.as_str()).collect();
+    let mut last: HashMap<Queue, u64> = HashMap::new();
+    let rows = books.orders.iter().map(|it| it.id.parse().unwrap());
+    for order in rows {
+        let last = last.entry(Queue::of(&order, items)).or_default();
+        *last = (*last).max(order.number());
+    }
+    let told = account.operations.iter().filter(|it| it.is_order());
+    let told: BTreeSet<&str> = told.filter_map(|it| it.order.as_deref()).collect();
+    let without_row = told.into_iter().filter(|id| !known.contains(id));
+    without_row
+        .filter(|id| {
+            let order: OrderId = id.parse().unwrap();
+            let last = last.get(&Queue::of(&order, items));
+            last.is_some_and(|last| order.number() < *last)
+        })
+        .map(|id| format!("`{id}` was lost, and that was not announced"))
+        .collect()
+}
+
+/// Which queue an order was in: item, epoch and shelf.
+#[derive(PartialEq, Eq, Hash)]
+struct Queue(String, u64, u64);
+
+impl Queue {
+    fn of(order: &OrderId, items: &[OnSale]) -> Self {
+        let item = items.iter().find(|item| item.name == order.item());
+        let shelves = item.map_or(1, |item| item.spread);
+        let shelf = order.number() % shelves;
+        Self(order.item().to_owned(), order.epoch(), shelf)
+    }
 }
 
 /// Some at once; what they complain of.

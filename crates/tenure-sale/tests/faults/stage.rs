@@ -1,8 +1,13 @@
 //! The servers of a run.
 
-use tenure_testkit::{Fsync, PostgresServer, Proxy, RedisServer, Sentinels};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tenure_testkit::{Cluster, Fsync, PostgresServer, Proxy, RedisServer, Sentinels};
 
 use crate::deployment::Deployment;
+
+const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub struct Stage {
     pub gate: GateServers,
@@ -12,12 +17,13 @@ pub struct Stage {
 pub enum GateServers {
     Single(RedisServer),
     Sentinel(Sentinels),
+    Cluster(Cluster),
 }
 
 impl Stage {
     pub fn start(deployment: Deployment) -> Self {
         let gate = match deployment {
-            Deployment::Single => GateServers::Single(
+            Deployment::Single | Deployment::Damaged => GateServers::Single(
                 RedisServer::builder()
                     // With `everysec`, Redis replies before it writes while the disk is slow.
                     .aof(Fsync::Always)
@@ -28,6 +34,11 @@ impl Stage {
             Deployment::Sentinel => {
                 GateServers::Sentinel(Sentinels::builder().aof(Fsync::Everysec).start())
             }
+            Deployment::Cluster => {
+                let cluster = Cluster::builder().aof(Fsync::Everysec);
+                // No node is taken for dead by itself, unless the machine is very busy.
+                GateServers::Cluster(cluster.node_timeout(NODE_TIMEOUT).start())
+            }
         };
         Self {
             gate,
@@ -35,12 +46,12 @@ impl Stage {
         }
     }
 
-    /// The proxies between one process and the gate. Sentinels name their servers themselves, so nothing
-    /// can stand between.
+    /// The proxies between one process and the gate. Sentinels and clusters name their servers
+    /// themselves, so nothing can stand between.
     pub fn proxy(&self) -> Option<Proxy> {
         match &self.gate {
             GateServers::Single(server) => Some(Proxy::start(server.addr())),
-            GateServers::Sentinel(_) => None,
+            GateServers::Sentinel(_) | GateServers::Cluster(_) => None,
         }
     }
 
@@ -49,6 +60,15 @@ impl Stage {
             (_, Some(proxy)) => proxy.url(),
             (GateServers::Single(server), None) => server.url(),
             (GateServers::Sentinel(sentinels), None) => sentinels.url(),
+            (GateServers::Cluster(cluster), None) => cluster.url(),
+        }
+    }
+
+    /// Another database on the gate's server, where there is one.
+    pub fn wrong_gate_url(&self) -> Option<String> {
+        match &self.gate {
+            GateServers::Single(server) => Some(format!("{}1", server.url())),
+            GateServers::Sentinel(_) | GateServers::Cluster(_) => None,
         }
     }
 
@@ -56,11 +76,26 @@ impl Stage {
         self.ledger.url()
     }
 
-    /// The server that is the gate now.
-    pub fn master(&self) -> &RedisServer {
+    /// The server that has this key of the gate now.
+    pub fn server_of(&self, key: &str) -> &RedisServer {
         match &self.gate {
             GateServers::Single(server) => server,
             GateServers::Sentinel(sentinels) => sentinels.master(),
+            GateServers::Cluster(cluster) => cluster.master_of_key(key),
         }
+    }
+
+    /// All keys of the gate that match a pattern.
+    pub fn keys(&self, pattern: &str) -> BTreeSet<String> {
+        let servers: Vec<&RedisServer> = match &self.gate {
+            GateServers::Cluster(cluster) => cluster.servers().iter().collect(),
+            _ => vec![self.server_of(pattern)],
+        };
+        let mut keys = BTreeSet::new();
+        for server in servers {
+            let reply = server.run(&["KEYS", pattern]);
+            keys.extend(reply.array().iter().map(|key| key.text().to_owned()));
+        }
+        keys
     }
 }

@@ -98,6 +98,9 @@ pub(crate) async fn acquire(
 /// Acquires a lock, for all kinds of requests.
 pub(crate) async fn take(app: &AppState, name: &str, wanted: Wanted) -> Result<Granted, Problem> {
     ttl(wanted.ttl_ms)?;
+    if tenure_sale::is_reserved_lock(name) {
+        return Err(refusals::reserved(name));
+    }
     if wanted.ticket.is_none() && wanted.wait_ms.unwrap_or(0) == 0 {
         // It does not wait, so a stop need not end it.
         return pursue(app, name, wanted).await;

@@ -21,6 +21,14 @@ const NOT_HAD: Kind = Kind::new(
     "the lock was not acquired in time",
 );
 
+/// The problem that a lock with this name belongs to a sale.
+pub(crate) fn reserved(name: &str) -> Problem {
+    let detail = format!(
+        "invalid name `{name}`: names with the prefix `sale:{{` are locks of sales: choose another"
+    );
+    Problem::new(Kind::INVALID, detail)
+}
+
 /// The problem that the lock is held, with its holder if the store responds.
 pub(crate) async fn busy(app: &AppState, name: &str, waited: Duration) -> Problem {
     let waited = time::millis(waited);

@@ -98,6 +98,9 @@ pub struct Allowed {
     /// The gate's server lost acknowledged writes: orders may be lost, and a request whose order was lost
     /// may get another.
     pub lossy: bool,
+    /// The process that accepted orders may die with the server that had them: then nobody can count
+    /// them, but a buyer who asks is told that the order is lost.
+    pub uncounted: bool,
     /// The expected number of dead orders.
     pub dead: u64,
 }
@@ -138,6 +141,8 @@ struct Case<'a> {
     books: &'a Books,
     allowed: Allowed,
     orders: HashMap<&'a str, &'a Order>,
+    /// The last state that was reported of each order.
+    last_reported: HashMap<&'a str, State>,
 }
 
 impl<'a> Case<'a> {
@@ -148,6 +153,7 @@ impl<'a> Case<'a> {
             books,
             allowed,
             orders: orders.collect(),
+            last_reported: orders::last_reported(account),
         }
     }
 
@@ -159,6 +165,13 @@ impl<'a> Case<'a> {
     fn is_lost(&self, id: &str) -> bool {
         let state = self.order(id).map(|order| order.state);
         self.allowed.lossy && matches!(state, Some(State::Lost | State::Rejected))
+            || self.is_uncounted(id)
+    }
+
+    /// Whether this order was reported as lost although the books do not have it, if that is allowed.
+    fn is_uncounted(&self, id: &str) -> bool {
+        let is_reported = self.last_reported.get(id) == Some(&State::Lost);
+        self.allowed.uncounted && is_reported && self.order(id).is_none()
     }
 }
 

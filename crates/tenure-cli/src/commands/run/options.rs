@@ -11,6 +11,7 @@ use tenure_view::time;
 
 use super::program::Program;
 use crate::exit::{Exit, Failed};
+use crate::lock_name;
 use crate::meta;
 use crate::server::{Server, ServerArgs};
 use crate::user;
@@ -91,7 +92,7 @@ pub struct RunArgs {
     /// Hold this lock as well: all of them or none; may be repeated
     ///
     /// Commands that name the same locks in different orders do not block each other.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = lock_name::parse)]
     also: Vec<String>,
 
     /// Run this with `sh -c` instead of a command
@@ -187,7 +188,7 @@ pub struct RunArgs {
     verbose: bool,
 
     /// Name of the lock
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = lock_name::parse)]
     name: String,
 
     /// The command and its arguments; `--` before it is optional

@@ -168,6 +168,27 @@ fn names_of_all_kinds_can_be_used() {
     }
 }
 
+#[tenure_testkit::test]
+fn locks_of_sales_cannot_be_acquired() {
+    let service = Service::start(&[]);
+    for purpose in ["rebuild", "move", "anything"] {
+        let name = format!("sale:%7Bsku-7%7D:{purpose}");
+        for wanted in [
+            json!({}),
+            json!({"wait_ms": 50}),
+            json!({"wait_ms": 60_000}),
+        ] {
+            let refused = service.post(&format!("/api/v1/locks/{name}"), &wanted);
+            let problem = refused.is_problem(422, "invalid");
+            let detail = problem["detail"].as_str().unwrap();
+            assert!(detail.contains("are locks of sales"), "{detail}");
+        }
+        let path = format!("/api/v1/terraform/{name}");
+        let refused = service.send("LOCK", &path, &[], "{\"ID\":\"1\"}");
+        refused.is_problem(422, "invalid");
+    }
+}
+
 /// How much a server has sent to its clients so far.
 fn sent_by(server: &RedisServer) -> u64 {
     let info = server.client().command(&["INFO", "stats"]);

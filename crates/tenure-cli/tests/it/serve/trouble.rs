@@ -72,6 +72,17 @@ fn while_the_store_is_away_everybody_is_told_so_in_time() {
 }
 
 #[tenure_testkit::test]
+fn a_store_without_memory_is_not_ready() {
+    let server = RedisServer::start();
+    let service = Service::on(&server, &[]);
+    service.get("/readyz").is(200);
+    server.fill_memory();
+    service.get("/readyz").is_problem(503, "unavailable");
+    server.free_memory();
+    service.get("/readyz").is(200);
+}
+
+#[tenure_testkit::test]
 fn whoever_wanted_a_lock_of_a_silent_store_is_told_whether_it_may_have_it() {
     let server = RedisServer::start();
     let service = Service::on(&server, &["--max-wait", "300ms", "--keep-place", "60s"]);

@@ -81,19 +81,15 @@ impl RedisGate {
         idle: Duration,
         count: usize,
     ) -> Result<Vec<Entry>> {
-        let item = shelf.item.as_str();
         let arguments = [
             consumer.to_owned(),
             millis(idle).to_string(),
             dead.to_owned(),
             count.to_string(),
         ];
-        let reply = self
-            .script(item, &script::CLAIM_OF, &[&shelf.keys.orders], &arguments)
-            .await?;
         let mut claimed = Vec::new();
-        super::queue::read_claimed(shelf, &reply, &mut claimed)
-            .ok_or_else(|| not_understood(item, &reply))?;
+        self.claim_by(&script::CLAIM_OF, shelf, &arguments, &mut claimed)
+            .await?;
         Ok(claimed)
     }
 }

@@ -8,6 +8,7 @@ mod entry;
 mod keys;
 mod loading;
 mod moving;
+mod pairing;
 mod queue;
 mod readers;
 mod script;

@@ -24,6 +24,7 @@ use super::turn::Turn;
 use super::{RedisGate, not_understood, script, whole, words};
 use crate::error::{Error, Result};
 use crate::failpoint::{bug, failpoint};
+use crate::names::lock_name;
 
 /// How long a buyer waits while others take the units that were brought.
 pub(super) const BRING_MAX: Duration = Duration::from_secs(3);
@@ -131,7 +132,7 @@ impl Moves {
                     .map_err(|error| Error::store("cannot connect to the gate for locks", error))?
             }
         };
-        let lock = locks.lock(format!("sale:{{{item}}}:move")).ttl(LOCK_TTL);
+        let lock = locks.lock(lock_name(item, "move")).ttl(LOCK_TTL);
         match lock.wait(LOCK_WAIT_MAX).acquire().await {
             Ok(guard) => Ok(Locked::Ours(guard)),
             Err(error) if error.kind() == tenure::ErrorKind::Busy => Ok(Locked::Busy),

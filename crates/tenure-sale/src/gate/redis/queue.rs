@@ -3,7 +3,7 @@
 use std::error::Error as _;
 use std::time::{Duration, Instant, SystemTime};
 
-use tenure::redis::{Command, Value};
+use tenure::redis::{Command, Script, Value};
 
 use super::keys::GROUP;
 use super::readers::Reader;
@@ -234,7 +234,6 @@ impl RedisGate {
         idle: Duration,
         count: usize,
     ) -> Result<Vec<Entry>> {
-        let item = shelf.item.as_str();
         let mut claimed = Vec::new();
         let mut from = "0-0".to_owned();
         loop {
@@ -248,15 +247,28 @@ impl RedisGate {
                 from,
                 wanted.to_string(),
             ];
-            let reply = self
-                .script(item, &script::CLAIM, &[&shelf.keys.orders], &arguments)
+            from = self
+                .claim_by(&script::CLAIM, shelf, &arguments, &mut claimed)
                 .await?;
-            from = read_claimed(shelf, &reply, &mut claimed)
-                .ok_or_else(|| not_understood(item, &reply))?;
             if from == "0-0" {
                 return Ok(claimed);
             }
         }
+    }
+
+    /// Adds what a script has claimed, and returns where to continue.
+    pub(super) async fn claim_by(
+        &self,
+        script: &Script,
+        shelf: &Shelf,
+        arguments: &[String],
+        claimed: &mut Vec<Entry>,
+    ) -> Result<String> {
+        let item = shelf.item.as_str();
+        let reply = self
+            .script(item, script, &[&shelf.keys.orders], arguments)
+            .await?;
+        read_claimed(shelf, &reply, claimed).ok_or_else(|| not_understood(item, &reply))
     }
 
     pub(in crate::gate) async fn acknowledge(&self, item: &str, entries: &[OrderId]) -> Result<()> {
@@ -424,11 +436,7 @@ fn in_pair(shelf: &Shelf, found: &Value, deliveries: u64) -> Option<Entry> {
 }
 
 /// Adds claimed entries, and returns where to continue.
-pub(super) fn read_claimed(
-    shelf: &Shelf,
-    reply: &Value,
-    claimed: &mut Vec<Entry>,
-) -> Option<String> {
+fn read_claimed(shelf: &Shelf, reply: &Value, claimed: &mut Vec<Entry>) -> Option<String> {
     let [next, entries, gone] = reply.as_array()? else {
         return None;
     };

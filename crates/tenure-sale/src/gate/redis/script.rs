@@ -52,6 +52,7 @@ parts![
     "order_of.lua",
     "dead_of.lua",
     "marks.lua",
+    "may_write.lua",
     "types.lua",
     "terms.lua"
 ];

@@ -9,11 +9,11 @@ use tenure_testkit::{ClientKind, RedisServer, Sentinels, eventually};
 
 use super::{Kind, random_time};
 
-const NOTICE_LIMIT: Duration = Duration::from_millis(500);
+pub(super) const NOTICE_LIMIT: Duration = Duration::from_millis(500);
 /// How long a failover may take, and all that follows from it.
 const SETTLE_LIMIT: Duration = Duration::from_secs(20);
 /// For writes that do not reach a replica which is cut off.
-const LAG_MS: std::ops::Range<u64> = 100..600;
+pub(super) const LAG_MS: std::ops::Range<u64> = 100..600;
 const CUT_LIMIT: Duration = Duration::from_secs(3);
 /// Longer than a replica needs to connect once it has shown its password.
 const HANDSHAKE: Duration = Duration::from_millis(50);
@@ -84,14 +84,14 @@ fn kill_master(sentinels: &Sentinels, cuts: Vec<Cut<'_>>, rng: &mut StdRng) -> b
 }
 
 /// A replica that no longer hears its master, and can be promoted nevertheless. Healed when dropped.
-struct Cut<'a> {
+pub(super) struct Cut<'a> {
     replica: &'a RedisServer,
     password: String,
 }
 
 impl<'a> Cut<'a> {
     /// `None` if it cannot be cut: on a crowded machine it may just be promoted.
-    fn between(replica: &'a RedisServer, master: &RedisServer) -> Option<Self> {
+    pub(super) fn between(replica: &'a RedisServer, master: &RedisServer) -> Option<Self> {
         let password = replica.client().command(&["CONFIG", "GET", "masterauth"]);
         let password = password.array()[1].text().to_owned();
         replica.set_config("masterauth", "not-the-password");
@@ -118,7 +118,7 @@ impl Drop for Cut<'_> {
 }
 
 /// Whether processes of the sale ask this server for something now.
-fn is_used(server: &RedisServer) -> bool {
+pub(super) fn is_used(server: &RedisServer) -> bool {
     let before = server.command_calls("evalsha");
     eventually(SETTLE_LIMIT / 4, || {
         server.command_calls("evalsha") > before
@@ -126,8 +126,14 @@ fn is_used(server: &RedisServer) -> bool {
 }
 
 fn oom_count(server: &RedisServer) -> u64 {
+    error_count(server, "OOM")
+}
+
+/// How often the server has replied with an error that begins so.
+pub(super) fn error_count(server: &RedisServer, word: &str) -> u64 {
     let info = server.client().command(&["INFO", "errorstats"]);
+    let begins = format!("errorstat_{word}:count=");
     let mut lines = info.text().lines();
-    let count = lines.find_map(|line| line.strip_prefix("errorstat_OOM:count="));
+    let count = lines.find_map(|line| line.strip_prefix(&begins));
     count.map_or(0, |count| count.parse().unwrap())
 }

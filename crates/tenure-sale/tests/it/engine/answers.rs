@@ -14,6 +14,7 @@ on! { [memory_sqlite, redis_sqlite, redis_postgres]:
 
 on! { [redis_sqlite, spread_sqlite]:
     an_answer_deleted_alone_is_there_again,
+    the_units_of_a_buyer_deleted_alone_are_there_again,
 }
 
 /// Its order was cancelled longer ago than answers are kept, and the gate was rebuilt since.
@@ -58,6 +59,38 @@ async fn an_answer_deleted_alone_is_there_again(stage: Stage) {
     })
     .await;
     becomes(&sale, &order, OrderState::Reserved).await;
+    let report = sale.reconcile("i", Mode::DryRun).await.unwrap();
+    assert!(report.is_clean(), "{report}");
+}
+
+/// The gate believes that Anna has nothing. The ledger knows better, and the gate learns it anew.
+async fn the_units_of_a_buyer_deleted_alone_are_there_again(stage: Stage) {
+    let (sale, _consumer) = stage.open_consumed().await;
+    let terms = Terms {
+        limit_per_buyer: Some(1),
+        ..Terms::default()
+    };
+    on_sale_with(&sale, 10, terms).await;
+    let order = reserve(&sale, "anna").await;
+    let mut redis = stage.redis().client();
+    let mut deleted = 0;
+    for key in redis.command(&["KEYS", "tenure:sale:{i*:buyers"]).array() {
+        deleted += redis.command(&["HDEL", key.text(), "anna"]).int();
+    }
+    assert_eq!(deleted, 1);
+    let Outcome::Accepted(second) = ask(&sale, "anna", "r2").await else {
+        panic!("the gate knows of no unit");
+    };
+    let rejected = settled(&sale, &second).await;
+    assert_eq!(rejected.state, OrderState::Rejected);
+    let mut requests = 3..;
+    until("the limit is known again", async || {
+        let id = format!("r{}", requests.next().unwrap());
+        ask(&sale, "anna", &id).await == Outcome::LimitReached
+    })
+    .await;
+    becomes(&sale, &order, OrderState::Reserved).await;
+    drained(&sale).await;
     let report = sale.reconcile("i", Mode::DryRun).await.unwrap();
     assert!(report.is_clean(), "{report}");
 }

@@ -160,8 +160,14 @@ async fn dead_letters_outlive(stage: &Stage, remove: impl Fn(&mut RespClient, &s
     let (sale, order) = poisoned(stage).await;
     one_is_buried(&sale).await;
     let mut redis = stage.redis().client();
-    let dead = redis.command(&["KEYS", "tenure:sale:{i*:dead"]);
-    assert_eq!(remove(&mut redis, dead.array()[0].text()), 1);
+    // The ledger has it a moment before the gate.
+    until("the dead letter is removed", async || {
+        let dead = redis.command(&["KEYS", "tenure:sale:{i*:dead"]);
+        dead.array()
+            .first()
+            .is_some_and(|key| remove(&mut redis, key.text()) == 1)
+    })
+    .await;
     let letters = sale.dead_letters("i", 10).await.unwrap();
     assert_eq!(letters.len(), 1, "{letters:?}");
     assert_eq!(letters[0].entry.id, order);

@@ -36,6 +36,8 @@ mod life;
 mod lost;
 /// Great numbers, and what counts for a buyer.
 mod numbers;
+/// A gate and a ledger that do not belong together.
+mod pairing;
 /// A ledger that is put back.
 mod put_back;
 /// Cancelled, paid for and expired at once.
@@ -46,5 +48,7 @@ mod rebuilding;
 mod reconciling;
 /// Stock raised and lowered while it is sold.
 mod restock;
+/// Single commands that an ACL forbids.
+mod rights;
 /// Terms that change while orders are queued.
 mod terms;

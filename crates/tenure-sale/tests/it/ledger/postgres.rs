@@ -3,7 +3,7 @@
 use sqlx::{Connection as _, PgConnection};
 use tenure_sale::ItemState;
 use tenure_sale::ledger::Ledger;
-use tenure_testkit::PostgresServer;
+use tenure_testkit::{PgBouncer, PostgresServer};
 use tokio::time::{Duration, Instant, sleep};
 
 use super::setup::{ITEM, Setup, order};
@@ -47,6 +47,35 @@ async fn settings_of_the_database_do_not_weaken_a_commit() {
             .unwrap();
         assert_eq!(seen, [(ours.to_owned(), "read committed".to_owned())]);
     }
+}
+
+/// `PgBouncer` refuses connections that ask for settings when they begin.
+#[tenure_testkit::test]
+async fn a_ledger_behind_pgbouncer_has_its_settings() {
+    let server = PostgresServer::shared();
+    let direct = server.create_database();
+    let name = direct.rsplit('/').next().unwrap();
+    let Some(bouncer) = PgBouncer::start(server) else {
+        eprintln!("skipped: `make test` installs pgbouncer");
+        return;
+    };
+    let setup = Setup::at(bouncer.url_of(name)).await;
+    run(
+        &direct,
+        "CREATE TABLE seen (setting TEXT); \
+         CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         INSERT INTO seen VALUES (current_setting('lock_timeout')); RETURN NEW; END $$; \
+         CREATE TRIGGER see AFTER INSERT ON sale_orders FOR EACH ROW EXECUTE FUNCTION see()",
+    )
+    .await;
+    setup.selling(1).await;
+    setup.ledger.commit(&[order(1, "bob", 1)]).await.unwrap();
+    let mut connection = PgConnection::connect(&direct).await.unwrap();
+    let seen: Vec<String> = sqlx::query_scalar("SELECT DISTINCT setting FROM seen")
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+    assert_eq!(seen, ["4s"]);
 }
 
 /// All pages together read each order about once, though the planner knows nothing of the table.

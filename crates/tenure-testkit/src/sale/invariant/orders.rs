@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::Case;
 use crate::check::Violation;
-use crate::sale::account::{Answer, Kind, Operation};
+use crate::sale::account::{Account, Answer, Kind, Operation};
 use crate::sale::books::{Order, State};
 
 /// The shop's word for an unknown order.
@@ -96,7 +96,6 @@ pub(super) fn none_forgotten(case: &Case<'_>) -> Vec<Violation> {
         })
         .collect();
     let mut judged = HashSet::new();
-    let last_reported = last_reported(case);
     for operation in case
         .account
         .operations
@@ -112,6 +111,9 @@ pub(super) fn none_forgotten(case: &Case<'_>) -> Vec<Violation> {
             continue;
         }
         let Some(order) = case.order(id) else {
+            if case.is_uncounted(id) {
+                continue;
+            }
             let rule = "accepted, but not in the books";
             violations.push(Violation::new(rule, id, &[operation]));
             continue;
@@ -120,7 +122,7 @@ pub(super) fn none_forgotten(case: &Case<'_>) -> Vec<Violation> {
             State::Queued => "accepted, but still queued",
             State::Lost if !case.allowed.lossy => "lost, although no write was lost",
             State::Rejected if !case.allowed.lossy => "accepted, then rejected",
-            State::Lost if last_reported.get(id) != Some(&State::Lost) => {
+            State::Lost if case.last_reported.get(id) != Some(&State::Lost) => {
                 "lost, but not reported as lost"
             }
             _ => continue,
@@ -131,8 +133,8 @@ pub(super) fn none_forgotten(case: &Case<'_>) -> Vec<Violation> {
 }
 
 /// The last reported state of each order.
-fn last_reported<'a>(case: &Case<'a>) -> HashMap<&'a str, State> {
-    let looks = case.account.operations.iter();
+pub(super) fn last_reported(account: &Account) -> HashMap<&str, State> {
+    let looks = account.operations.iter();
     let reported = looks
         .filter_map(|operation| Some((operation.order.as_deref()?, reported_state(operation)?)));
     reported.collect()
@@ -289,6 +291,23 @@ mod tests {
         again.order = Some("a.2.1".into());
         again.sent_ns = 76;
         sale.operation(again);
+        sale.breaks(&[NoneForgotten]);
+    }
+
+    #[test]
+    fn lost_and_reported_but_not_in_the_books() {
+        let mut sale = good();
+        sale.allowed.lossy = true;
+        sale.books.orders.remove(1);
+        sale.books.journal.drain(1..3);
+        sale.account
+            .operations
+            .retain(|operation| operation.kind != Kind::Cancel);
+        sale.operation(about(Kind::Look, "a.1.2", 99, Answer::State, "lost"));
+        sale.breaks(&[NoneForgotten]);
+        sale.allowed.uncounted = true;
+        sale.breaks(&[]);
+        sale.account.operations.pop();
         sale.breaks(&[NoneForgotten]);
     }
 

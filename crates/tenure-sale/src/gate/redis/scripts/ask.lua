@@ -23,6 +23,7 @@
 --@include now.lua
 --@include order_of.lua
 --@include marks.lua
+--@include may_write.lua
 
 local requests, spread, shelf = (#ARGV - 2) / 4, whole(ARGV[1]), whole(ARGV[2])
 
@@ -101,6 +102,11 @@ elseif state == 'draft' or (starts and now < starts) then
   shut = 'not started'
 elseif state ~= 'open' then
   shut = 'paused'
+end
+
+local forbidden = not shut and may_not_write(KEYS[4], KEYS[3])
+if forbidden then
+  return forbidden
 end
 
 local function before(answer, units)

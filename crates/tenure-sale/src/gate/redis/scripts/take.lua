@@ -20,6 +20,7 @@
 --@include now.lua
 --@include order_of.lua
 --@include marks.lua
+--@include may_write.lua
 
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'state', 'run', 'unlimited', 'left', 'limit',
   'backlog_max', 'answers_kept', 'spread', 'gone', 'marked', 'forgets',
@@ -76,6 +77,10 @@ if not unlimited and left < units then
   return {'sold out', plain(left)}
 end
 
+local forbidden = may_not_write(KEYS[4], KEYS[3])
+if forbidden then
+  return forbidden
+end
 local entry = {}
 for n = 6, #ARGV do
   entry[n - 5] = ARGV[n]
