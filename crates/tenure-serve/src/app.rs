@@ -49,9 +49,9 @@ impl App {
     /// orders to the ledger. Ends soon after [`stop`](Self::stop).
     pub async fn run_background(&self) {
         let state = &self.state;
-        tokio::spawn(lock_board::run(state.clone()));
-        tokio::spawn(stats::run(state.clone()));
-        tokio::spawn(locks::sweep::run(state.clone()));
+        state.in_background("locks", lock_board::run);
+        state.in_background("stats", stats::run);
+        state.in_background("leases", locks::sweep::run);
         let selling = sales::background::start(state);
         playground::end_with_service(state).await;
         selling.await;

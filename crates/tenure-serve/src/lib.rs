@@ -48,6 +48,7 @@
 mod about;
 mod access;
 mod app;
+mod background;
 mod connections;
 mod event_stream;
 mod events;
