@@ -69,7 +69,7 @@ impl Shop {
         self.request_refresh();
         let shop = Arc::clone(self);
         Source {
-            snapshot: Box::new(move || vec![shop.snapshot()]),
+            snapshot: Box::new(move || Some(shop.feed.snapshot(&shop.snapshot()))),
             wanted: Box::new(|_| true),
             feed: Arc::clone(&self.feed),
         }
