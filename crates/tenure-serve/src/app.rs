@@ -60,9 +60,9 @@ impl App {
     /// Serves until [`stop`](Self::stop), then finishes what is in progress: router, background
     /// work and connections.
     pub async fn serve(&self, listener: TcpListener) {
-        let connections_max = self.state.settings.limits.max_connections;
+        let settings = &self.state.settings;
         let (router, stop) = (self.whole_router(), self.state.stop.clone());
-        let serving = connections::serve(listener, router, connections_max, stop);
+        let serving = connections::serve(listener, router, settings, stop);
         tokio::join!(serving, self.run_background());
     }
 

@@ -66,6 +66,7 @@ mod middleware;
 mod openapi;
 mod page;
 mod parts;
+mod places;
 mod playground;
 mod problem;
 mod process_metrics;
