@@ -1,37 +1,24 @@
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::io::Read as _;
+use std::net::TcpStream;
 use std::time::Duration;
 
 use tenure_testkit::eventually;
-use tokio::net::TcpSocket;
 
-use super::Service;
 use super::locks::SOON;
-
-fn address(service: &Service) -> SocketAddr {
-    let address = service.url.trim_start_matches("http://");
-    address.parse().unwrap()
-}
+use super::sockets::{address, request};
+use super::{Answer, Service};
 
 /// A connection that asks for something, and the first line of the response. It stays open.
 fn ask(service: &Service, path: &str, from: &str) -> (TcpStream, String) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let stream = runtime.block_on(async {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
-        let stream = socket.connect(address(service)).await.unwrap();
-        stream.into_std().unwrap()
-    });
-    let mut stream = stream;
-    stream.set_nonblocking(false).unwrap();
-    stream.set_read_timeout(Some(SOON)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    let mut stream = request(service, path, from, None);
     let mut first = [0; 12];
     stream.read_exact(&mut first).unwrap();
     (stream, String::from_utf8_lossy(&first).into_owned())
+}
+
+/// Not held against the document of the service, for which there may be no connection.
+fn get(service: &Service, path: &str) -> Answer {
+    service.send_unchecked("GET", path, &[], "")
 }
 
 #[tenure_testkit::test]
@@ -51,9 +38,9 @@ fn one_address_leaves_connections_to_others_and_to_health_checks() {
         (15, 25),
         "three quarters of the places"
     );
-    service.get("/livez").is(200);
-    service.get("/readyz").is(200);
-    let refused = service.get("/api/v1/locks");
+    get(&service, "/livez").is(200);
+    get(&service, "/readyz").is(200);
+    let refused = get(&service, "/api/v1/locks");
     refused.is_problem(429, "too_many");
     assert_eq!(refused.header("retry-after"), "1");
     let others: Vec<_> = (0..6)
@@ -61,9 +48,9 @@ fn one_address_leaves_connections_to_others_and_to_health_checks() {
         .collect();
     let served = others.iter().filter(|(_, first)| first.ends_with(" 200"));
     assert_eq!(served.count(), 5);
-    service.get("/livez").is(200);
+    get(&service, "/livez").is(200);
     drop((asked, others));
-    assert!(eventually(SOON, || service.get("/api/v1/locks").status == 200));
+    assert!(eventually(SOON, || get(&service, "/api/v1/locks").status == 200));
 }
 
 #[tenure_testkit::test]

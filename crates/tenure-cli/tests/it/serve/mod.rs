@@ -40,6 +40,8 @@ mod playground;
 mod sale_trouble;
 /// A service with something to sell.
 mod shop;
+/// Connections by hand.
+mod sockets;
 /// Figures, and what is counted.
 mod stats;
 /// The order of the notes' load tests, and their locks.

@@ -1,4 +1,4 @@
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::net::TcpStream;
 
 use serde_json::json;
@@ -7,6 +7,7 @@ use tenure_testkit::eventually;
 use super::Service;
 use super::events::follow;
 use super::locks::{SOON, acquire};
+use super::sockets::request;
 
 /// All with the same prefix, one of a hundred lengths.
 const LONG_PREFIX: &str = "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn";
@@ -14,10 +15,9 @@ const LOCKS: usize = 800;
 
 /// A stream whose reader reads nothing but the beginning of the response.
 fn unread(service: &Service, prefix: &str) -> TcpStream {
-    let address = service.url.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(address).unwrap();
     let path = format!("/api/v1/events?prefix={prefix}");
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    // Otherwise the kernels would take the whole state.
+    let mut stream = request(service, &path, "127.0.0.1", Some(4_096));
     let mut first = [0; 15];
     stream.read_exact(&mut first).unwrap();
     assert_eq!(&first, b"HTTP/1.1 200 OK");
