@@ -120,7 +120,8 @@ pub fn report(refused: &clap::Error) -> Exit {
             Exit::Usage
         }
         _ => {
-            output::complain(without_passwords(&refused.to_string()).trim_end());
+            let message = without_passwords(&refused.to_string());
+            message.trim_end().split('\n').for_each(output::complain);
             Exit::Usage
         }
     }

@@ -12,6 +12,8 @@ use tokio::runtime::Handle;
 use crate::config::Config;
 use crate::exit::Failed;
 
+/// The variable with the server's password.
+pub const PASSWORD: &str = "TENURE_PASSWORD";
 const URL_DEFAULT: &str = "redis://127.0.0.1:6379";
 
 /// Options of every command that needs a server.
@@ -130,7 +132,7 @@ impl ServerArgs {
 
     fn password(&self, config: &Config) -> Result<Option<String>> {
         if self.password_file.is_none() {
-            let named = variable("TENURE_PASSWORD").or_else(|| variable("REDISCLI_AUTH"));
+            let named = variable(PASSWORD).or_else(|| variable("REDISCLI_AUTH"));
             if named.is_some() {
                 return Ok(named);
             }

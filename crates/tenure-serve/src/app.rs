@@ -49,9 +49,9 @@ impl App {
     /// orders to the ledger. Ends soon after [`stop`](Self::stop).
     pub async fn run_background(&self) {
         let state = &self.state;
-        tokio::spawn(lock_board::run(state.clone()));
-        tokio::spawn(stats::run(state.clone()));
-        tokio::spawn(locks::sweep::run(state.clone()));
+        state.in_background("locks", lock_board::run);
+        state.in_background("stats", stats::run);
+        state.in_background("leases", locks::sweep::run);
         let selling = sales::background::start(state);
         playground::end_with_service(state).await;
         selling.await;
@@ -60,9 +60,9 @@ impl App {
     /// Serves until [`stop`](Self::stop), then finishes what is in progress: router, background
     /// work and connections.
     pub async fn serve(&self, listener: TcpListener) {
-        let connections_max = self.state.settings.limits.max_connections;
+        let settings = &self.state.settings;
         let (router, stop) = (self.whole_router(), self.state.stop.clone());
-        let serving = connections::serve(listener, router, connections_max, stop);
+        let serving = connections::serve(listener, router, settings, stop);
         tokio::join!(serving, self.run_background());
     }
 

@@ -8,7 +8,8 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::Response;
 use futures_util::stream::{self, Stream, StreamExt};
 
-use crate::feed::{Message, Source};
+use crate::feed::Source;
+use crate::feed::outgoing::Outgoing;
 use crate::problem::Problem;
 use crate::state::AppState;
 
@@ -34,7 +35,7 @@ pub(crate) fn respond_after(
 /// Responds with a stream of any messages, which ends when the service stops.
 pub(crate) fn respond_with(
     app: &AppState,
-    messages: impl Stream<Item = Message> + Send + 'static,
+    messages: impl Stream<Item = Outgoing> + Send + 'static,
 ) -> Result<Response, Problem> {
     let permit = app.limits.stream()?;
     let counted = app.metrics.count_stream();
@@ -57,15 +58,23 @@ pub(crate) fn respond_with(
     Ok(response)
 }
 
-/// The messages in the format of event streams, with a comment line after a pause.
+/// The messages in the format of event streams, with a comment line after a pause. Ends with a message
+/// that is no longer kept because its reader is too slow.
 fn kept_alive(
-    messages: impl Stream<Item = Message> + Send + 'static,
+    messages: impl Stream<Item = Outgoing> + Send + 'static,
 ) -> impl Stream<Item = Bytes> + Send {
-    stream::unfold(Box::pin(messages), |mut messages| async move {
-        let frame = match tokio::time::timeout(ALIVE_EVERY, messages.next()).await {
-            Ok(message) => message?.frame,
-            Err(_) => Bytes::from_static(b": alive\n\n"),
-        };
-        Some((frame, messages))
+    let begun = (Box::pin(messages), None::<Outgoing>);
+    stream::unfold(begun, |(mut messages, mut current)| async move {
+        loop {
+            if let Some(chunk) = current.as_mut().and_then(Outgoing::next_chunk) {
+                return Some((chunk.ok()?, (messages, current)));
+            }
+            match tokio::time::timeout(ALIVE_EVERY, messages.next()).await {
+                Ok(message) => current = Some(message?),
+                Err(_) => {
+                    return Some((Bytes::from_static(b": alive\n\n"), (messages, None)));
+                }
+            }
+        }
     })
 }

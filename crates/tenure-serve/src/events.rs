@@ -7,11 +7,14 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::event_stream;
-use crate::extract::Query;
+use crate::extract::{Query, TEXT_MAX, check_length};
 use crate::feed::Source;
 use crate::problem::{Kind, Problem};
 use crate::responses;
 use crate::state::AppState;
+
+/// The longest list of topics, in bytes: longer than all that exist.
+const TOPICS_MAX: usize = 128;
 
 /// What to follow.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -34,7 +37,7 @@ pub(crate) struct Wanted {
     get, path = "/api/v1/events", tag = "locks", params(Wanted),
     responses(
         (status = 200, description = "A stream of events", body = String, content_type = "text/event-stream"),
-        (status = 422, description = "Unknown topic", body = Problem),
+        (status = 422, description = "Unknown topic, or a text that is too long", body = Problem),
         responses::TooManyStreams,
     )
 )]
@@ -44,6 +47,8 @@ pub(crate) async fn follow(
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Problem> {
     let topics = wanted.topics.as_deref().unwrap_or("locks");
+    check_length("topics", topics, TOPICS_MAX)?;
+    check_length("prefix", &wanted.prefix, TEXT_MAX)?;
     let mut topics: Vec<&str> = topics.split(',').collect();
     topics.sort_unstable();
     topics.dedup();

@@ -17,6 +17,10 @@ use tokio::time::timeout;
 use crate::problem::{Kind, Problem};
 use crate::state::AppState;
 
+/// The longest query, in bytes. The ids of leases of other libraries can be long.
+const QUERY_MAX: usize = 8_192;
+/// The longest text to search for, in bytes: that of the longest name.
+pub(crate) const TEXT_MAX: usize = 512;
 /// How long a client may take to send a body.
 const BODY_WITHIN: Duration = Duration::from_secs(10);
 
@@ -120,6 +124,16 @@ impl FromRequest<AppState> for Raw {
     }
 }
 
+/// Refuses a text that is longer than anything it could mean: to look for it costs time for each lock.
+pub(crate) fn check_length(what: &str, text: &str, bytes_max: usize) -> Result<(), Problem> {
+    let bytes = text.len();
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    let detail = format!("`{what}` has {bytes} bytes: at most {bytes_max} are allowed");
+    Err(Problem::new(Kind::INVALID, detail))
+}
+
 /// The problem for an unreadable part of the request, with its root cause.
 fn unread(part: &str, refused: &dyn Error) -> Problem {
     let mut cause = refused;
@@ -133,6 +147,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Query<T
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        check_length("query", parts.uri.query().unwrap_or_default(), QUERY_MAX)?;
         let read = axum::extract::Query::<T>::from_request_parts(parts, state).await;
         let refuse = |refused: QueryRejection| unread("query", &refused);
         read.map(|axum::extract::Query(query)| Self(query))

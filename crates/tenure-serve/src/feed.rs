@@ -1,17 +1,25 @@
 //! Feeds: first the current state, then the changes.
+//!
+//! A reader has nothing but its place in the feed. The messages belong to the feed, which keeps a
+//! limited number of bytes, so that readers that do not read cost no memory.
+
+pub(crate) mod outgoing;
+mod past;
+mod snapshots;
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::body::Bytes;
 use futures_util::stream::{self, Stream};
 use serde::Serialize;
 use serde_json::json;
-use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::watch;
 
-/// How many messages a slow reader may be behind before it gets a new snapshot.
-const BEHIND_MAX: usize = 1_024;
+use self::outgoing::Outgoing;
+use self::past::{Next, Past};
+use self::snapshots::Snapshots;
 
 /// One message, serialized once for all readers: clones share its bytes.
 #[derive(Clone, Debug)]
@@ -19,33 +27,44 @@ pub(crate) struct Message {
     /// Its subject, for readers that filter.
     about: Arc<str>,
     /// In the format of event streams.
-    pub(crate) frame: Bytes,
+    frame: Arc<Bytes>,
 }
 
 /// Something that can be watched.
 #[derive(Debug)]
 pub(crate) struct Feed {
-    sender: broadcast::Sender<Message>,
     /// Prefix of each number, different for each process and feed.
     tag: String,
     past: Mutex<Past>,
+    /// Changes with each message.
+    news: watch::Sender<News>,
+    snapshots: Snapshots,
 }
 
-/// The last messages, for readers that reconnect.
-#[derive(Debug, Default)]
-struct Past {
-    messages: VecDeque<Message>,
-    /// The number of messages before them.
-    before: u64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    Goes,
+    /// No message will follow.
+    Over,
 }
 
 /// What a reader wants from a feed.
 pub(crate) struct Source {
-    /// Returns the current state, as messages.
-    pub(crate) snapshot: Box<dyn Fn() -> Vec<Message> + Send>,
+    /// Returns the current state.
+    pub(crate) snapshot: Box<dyn Fn() -> Option<Outgoing> + Send>,
     /// Selects messages by their subject.
     pub(crate) wanted: Box<dyn Fn(&str) -> bool + Send>,
     pub(crate) feed: Arc<Feed>,
+}
+
+/// A reader in the middle of a feed.
+struct Reading {
+    source: Source,
+    news: watch::Receiver<News>,
+    /// The number of the last message that it had, or did not want.
+    seen: u64,
+    /// What it gets before the next message.
+    ahead: VecDeque<Outgoing>,
 }
 
 impl Message {
@@ -70,96 +89,121 @@ impl Message {
         let _ = write!(frame, "data: {data}\n\n");
         Self {
             about: about.into(),
-            frame: frame.into(),
+            frame: Arc::new(frame.into()),
         }
+    }
+
+    /// Its bytes, in the format of event streams.
+    pub(crate) fn frame(&self) -> Bytes {
+        Bytes::clone(&self.frame)
+    }
+
+    fn len(&self) -> usize {
+        self.frame.len()
     }
 }
 
 impl Feed {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
-            sender: broadcast::channel(BEHIND_MAX).0,
             tag: format!("{:08x}", rand::random::<u32>()),
             past: Mutex::default(),
+            news: watch::Sender::new(News::Goes),
+            snapshots: Snapshots::default(),
         })
     }
 
     /// Sends it to all readers.
     pub(crate) fn publish(&self, event: &'static str, about: &str, data: &impl Serialize) {
-        let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = past.before + past.messages.len() as u64 + 1;
-        let id = format!("{}-{number}", self.tag);
-        let message = Message::written(event, Some(&id), about, data);
-        if past.messages.len() == BEHIND_MAX {
-            past.messages.pop_front();
-            past.before += 1;
-        }
-        past.messages.push_back(message.clone());
-        // In order of their numbers. Without readers there is nothing to send.
-        let _ = self.sender.send(message);
+        let mut past = self.past();
+        let id = format!("{}-{}", self.tag, past.last() + 1);
+        past.push(Message::written(event, Some(&id), about, data));
+        drop(past);
+        self.news.send_modify(|_| {});
     }
 
-    /// The messages after the one with this id, if all of them are still kept.
-    fn after(&self, id: &str) -> Option<Vec<Message>> {
-        let number = id.strip_prefix(&self.tag)?.strip_prefix('-')?;
-        let number: u64 = number.parse().ok()?;
-        let past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
-        let seen = usize::try_from(number.checked_sub(past.before)?).ok()?;
-        let is_known = seen <= past.messages.len();
-        is_known.then(|| past.messages.iter().skip(seen).cloned().collect())
+    /// Ends the streams of all readers.
+    pub(crate) fn end(&self) {
+        self.news.send_replace(News::Over);
+    }
+
+    /// Keeps the text of a snapshot for as long as readers are being sent it, within a limit.
+    pub(crate) fn keep(&self, text: impl Into<Bytes>) -> Arc<Bytes> {
+        self.snapshots.keep(text.into())
+    }
+
+    /// A snapshot for one reader.
+    pub(crate) fn snapshot(&self, message: &Message) -> Outgoing {
+        Outgoing::whole(&self.keep(message.frame()))
     }
 
     /// The number of readers.
     pub(crate) fn readers(&self) -> usize {
-        self.sender.receiver_count()
+        self.news.receiver_count()
+    }
+
+    /// The number of the message with this id, if all later ones are still kept.
+    fn number(&self, id: &str) -> Option<u64> {
+        let number = id.strip_prefix(&self.tag)?.strip_prefix('-')?;
+        let number: u64 = number.parse().ok()?;
+        self.past().is_known(number).then_some(number)
+    }
+
+    fn past(&self) -> MutexGuard<'_, Past> {
+        self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Source {
     /// First the current state, then every message that the reader wants. A reader that falls
-    /// behind gets `resync` and a new snapshot, so it holds at most one snapshot, which readers
-    /// share.
+    /// behind gets `resync` and a new snapshot.
     ///
     /// A reader that reconnects passes the id of the last message that it received. If this feed
     /// sent that message and still keeps all later ones, the reader resumes from there.
-    pub(crate) fn read(self, last: Option<&str>) -> impl Stream<Item = Message> + Send + use<> {
-        // Subscribe before taking the snapshot: a change in between is sent twice rather than
-        // never.
-        let receiver = self.feed.sender.subscribe();
-        let missed = last.and_then(|last| self.feed.after(last));
-        let ahead: VecDeque<Message> = match missed {
-            Some(missed) => {
-                let wanted = missed.into_iter();
-                wanted.filter(|it| (self.wanted)(&it.about)).collect()
-            }
-            None => (self.snapshot)().into(),
+    pub(crate) fn read(self, last: Option<&str>) -> impl Stream<Item = Outgoing> + Send + use<> {
+        let (news, seen) = (self.feed.news.subscribe(), self.feed.past().last());
+        let mut reading = Reading {
+            source: self,
+            news,
+            seen,
+            ahead: VecDeque::new(),
         };
-        stream::unfold((self, receiver, ahead), |mut reading| async move {
-            let (source, receiver, ahead) = &mut reading;
-            let message = next(source, receiver, ahead).await?;
-            Some((message, reading))
+        match last.and_then(|last| reading.source.feed.number(last)) {
+            Some(number) => reading.seen = number,
+            // After its place: a change in between is sent twice rather than never.
+            None => reading.ahead.extend((reading.source.snapshot)()),
+        }
+        stream::unfold(reading, |mut reading| async move {
+            let next = reading.next().await?;
+            Some((next, reading))
         })
     }
 }
 
-async fn next(
-    source: &mut Source,
-    receiver: &mut broadcast::Receiver<Message>,
-    ahead: &mut VecDeque<Message>,
-) -> Option<Message> {
-    loop {
-        if let Some(message) = ahead.pop_front() {
-            return Some(message);
-        }
-        match receiver.recv().await {
-            Ok(message) if (source.wanted)(&message.about) => return Some(message),
-            Ok(_) => {}
-            Err(RecvError::Lagged(_)) => {
-                *receiver = source.feed.sender.subscribe();
-                ahead.push_back(Message::now("resync", "", &json!({})));
-                ahead.extend((source.snapshot)());
+impl Reading {
+    async fn next(&mut self) -> Option<Outgoing> {
+        let feed = Arc::clone(&self.source.feed);
+        loop {
+            if let Some(ahead) = self.ahead.pop_front() {
+                return Some(ahead);
             }
-            Err(RecvError::Closed) => return None,
+            let next = feed.past().after(self.seen);
+            match next {
+                Next::Message(message) => {
+                    self.seen += 1;
+                    if (self.source.wanted)(&message.about) {
+                        return Some(Outgoing::whole(&message.frame));
+                    }
+                }
+                Next::Missed => {
+                    self.seen = feed.past().last();
+                    let resync = Message::now("resync", "", &json!({}));
+                    self.ahead.push_back(Outgoing::own(resync.frame()));
+                    self.ahead.extend((self.source.snapshot)());
+                }
+                Next::Nothing if *self.news.borrow() == News::Over => return None,
+                Next::Nothing => self.news.changed().await.ok()?,
+            }
         }
     }
 }
@@ -168,55 +212,73 @@ async fn next(
 mod tests {
     use futures_util::StreamExt as _;
 
+    use super::past::BEHIND_MAX;
     use super::*;
 
     fn source(feed: &Arc<Feed>) -> Source {
+        let shown = Arc::clone(feed);
         Source {
-            snapshot: Box::new(|| vec![Message::now("snapshot", "", &"now")]),
+            snapshot: Box::new(move || Some(shown.snapshot(&Message::now("snapshot", "", &"now")))),
             wanted: Box::new(|about| about != "other"),
             feed: Arc::clone(feed),
         }
     }
 
-    fn shown(message: &Message) -> String {
-        String::from_utf8(message.frame.to_vec()).unwrap()
+    async fn next(events: &mut (impl Stream<Item = Outgoing> + Unpin)) -> String {
+        events.next().await.unwrap().read().unwrap()
     }
 
     #[tokio::test]
     async fn a_reader_that_falls_behind_is_told_everything_anew() {
         let feed = Feed::new();
         let mut events = Box::pin(source(&feed).read(None));
-        let first = events.next().await.unwrap();
-        assert!(shown(&first).contains("snapshot"), "{first:?}");
+        let first = next(&mut events).await;
+        assert!(first.contains("snapshot"), "{first}");
         for number in 0..BEHIND_MAX * 5 {
             feed.publish("changed", "", &number);
         }
-        let second = events.next().await.unwrap();
-        assert!(shown(&second).contains("resync"), "{second:?}");
-        let third = events.next().await.unwrap();
-        assert!(shown(&third).contains("snapshot"), "{third:?}");
+        let second = next(&mut events).await;
+        assert!(second.contains("resync"), "{second}");
+        let third = next(&mut events).await;
+        assert!(third.contains("snapshot"), "{third}");
         // None of the missed messages, only new ones.
         feed.publish("other", "other", &0);
         feed.publish("last", "", &0);
-        let last = events.next().await.unwrap();
-        assert!(shown(&last).contains("last"), "{last:?}");
-        let past = feed.past.lock().unwrap();
-        assert_eq!(past.messages.len(), BEHIND_MAX);
+        let last = next(&mut events).await;
+        assert!(last.contains("last"), "{last}");
     }
 
-    #[test]
-    fn what_was_missed_is_known_unless_it_is_too_much() {
+    #[tokio::test]
+    async fn a_reader_that_comes_back_has_what_it_missed_in_order() {
         let feed = Feed::new();
-        let id = |number: usize| format!("{}-{number}", feed.tag);
-        for number in 0..BEHIND_MAX {
+        for number in 1..=5 {
             feed.publish("changed", "", &number);
         }
-        let missed = |number| feed.after(&id(number)).map(|missed| missed.len());
-        assert_eq!(missed(0), Some(BEHIND_MAX));
-        assert_eq!(missed(BEHIND_MAX), Some(0));
-        assert_eq!(missed(BEHIND_MAX + 1), None, "not told yet");
-        feed.publish("changed", "", &0);
-        assert_eq!((missed(0), missed(1)), (None, Some(BEHIND_MAX)));
-        assert!(feed.after("1").is_none() && feed.after(&Feed::new().tag).is_none());
+        let id = |number: u64| format!("{}-{number}", feed.tag);
+        let mut events = Box::pin(source(&feed).read(Some(&id(3))));
+        for number in [4, 5] {
+            let missed = next(&mut events).await;
+            assert!(missed.contains(&format!("data: {number}\n")), "{missed}");
+        }
+        // Not told yet, of another feed, or nonsense: everything anew.
+        for unknown in [id(6), Feed::new().tag.clone(), "1".to_owned()] {
+            let mut events = Box::pin(source(&feed).read(Some(&unknown)));
+            let first = next(&mut events).await;
+            assert!(first.contains("snapshot"), "{first}");
+        }
+    }
+
+    #[tokio::test]
+    async fn readers_are_counted_and_their_streams_end_with_the_feed() {
+        let feed = Feed::new();
+        let mut events = Box::pin(source(&feed).read(None));
+        assert_eq!(feed.readers(), 1);
+        next(&mut events).await;
+        feed.publish("last", "", &0);
+        feed.end();
+        assert!(next(&mut events).await.contains("last"));
+        assert!(events.next().await.is_none());
+        drop(events);
+        assert_eq!(feed.readers(), 0);
     }
 }

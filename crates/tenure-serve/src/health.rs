@@ -20,21 +20,32 @@ const PROBE_TTL: Duration = Duration::from_millis(500);
 /// The response of a passed check.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Health {
+    /// `ok`, or `degraded` if background tasks fail: locks are served, but what they do is not done.
     #[schema(example = "ok")]
     status: &'static str,
+    /// The background tasks that fail and are started again. Left out if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failing: Vec<&'static str>,
 }
 
-const OK: Json<Health> = Json(Health { status: "ok" });
+impl Health {
+    /// A service whose background tasks with these names fail.
+    fn with(failing: Vec<&'static str>) -> Json<Self> {
+        let is_ok = failing.is_empty();
+        let status = if is_ok { "ok" } else { "degraded" };
+        Json(Self { status, failing })
+    }
+}
 
 /// Liveness: whether the process runs.
 #[utoipa::path(get, path = "/livez", tag = "operations",
     responses((status = 200, description = "Alive", body = Health)))]
 pub(crate) async fn alive() -> Json<Health> {
-    OK
+    Health::with(Vec::new())
 }
 
 /// Readiness: whether a lock can be acquired within half a second. A server without memory still
-/// answers those who only look.
+/// answers those who only look. Names background tasks that fail.
 #[utoipa::path(get, path = "/readyz", tag = "operations",
     responses((status = 200, description = "Ready", body = Health),
         (status = 503, description = "Not ready", body = Problem)))]
@@ -46,7 +57,7 @@ pub(crate) async fn ready(State(app): State<AppState>) -> Result<Json<Health>, P
     let probe = probe.ttl(PROBE_TTL);
     match tokio::time::timeout(READY_WITHIN, probe.try_acquire()).await {
         // Dropping the guard releases it. Another probe of this instance may have it.
-        Ok(Ok(_)) => Ok(OK),
+        Ok(Ok(_)) => Ok(Health::with(app.background.failing())),
         Ok(Err(error)) => Err(error.into()),
         Err(_) => {
             let detail = "Redis did not respond within 500 ms";

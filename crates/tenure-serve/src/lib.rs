@@ -48,6 +48,7 @@
 mod about;
 mod access;
 mod app;
+mod background;
 mod connections;
 mod event_stream;
 mod events;
@@ -65,6 +66,7 @@ mod middleware;
 mod openapi;
 mod page;
 mod parts;
+mod places;
 mod playground;
 mod problem;
 mod process_metrics;

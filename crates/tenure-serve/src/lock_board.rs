@@ -2,6 +2,7 @@
 
 pub(crate) mod board;
 pub(crate) mod history;
+mod locks_text;
 
 use std::time::{Duration, Instant};
 

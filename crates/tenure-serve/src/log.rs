@@ -4,6 +4,7 @@ use std::fmt::{self, Display};
 use std::sync::Arc;
 
 use tenure_view::output;
+use tenure_view::printable::printable;
 
 /// Where the service reports what operators should know: the store is unavailable or back, an
 /// administrator ended a lease. One line each, on stderr unless a function is given. Cheap to
@@ -18,7 +19,8 @@ impl Log {
     }
 
     pub(crate) fn line(&self, line: impl Display) {
-        (self.0)(&line.to_string());
+        // It may quote what others wrote.
+        (self.0)(&printable(&line.to_string()));
     }
 }
 

@@ -47,8 +47,10 @@ pub struct Access {
 pub struct LimitSettings {
     /// Maximum size of a request body, in bytes.
     pub max_body: usize,
-    /// Maximum concurrent connections; more wait.
+    /// Maximum concurrent connections; more are refused, except to ask for the health of the service.
     pub max_connections: usize,
+    /// The same for one address; `None` for three quarters of all.
+    pub max_connections_per_address: Option<usize>,
     /// Maximum requests waiting for a lock or an order.
     pub max_waits: usize,
     /// How long one request waits for a lock. To wait longer, a client retries with a ticket.
@@ -81,6 +83,7 @@ impl Default for LimitSettings {
         Self {
             max_body: 65_536,
             max_connections: 10_000,
+            max_connections_per_address: None,
             max_waits: 5_000,
             max_wait: Duration::from_secs(30),
             keep_place: Duration::from_secs(10),

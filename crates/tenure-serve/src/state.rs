@@ -7,8 +7,10 @@ use std::time::SystemTime;
 use prometheus_client::registry::Registry;
 use tenure::Locks;
 use tenure_sale::Sale;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::background::Background;
 use crate::http_metrics::HttpMetrics;
 use crate::limits::Limits;
 use crate::lock_board::board::Board;
@@ -38,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) ground: Ground,
     pub(crate) limits: Limits,
     pub(crate) metrics: HttpMetrics,
+    pub(crate) background: Arc<Background>,
     pub(crate) desk: Desk,
     pub(crate) board: Arc<Board>,
     pub(crate) stats: TimeSeries,
@@ -59,18 +62,20 @@ impl AppState {
         let started_at = SystemTime::now();
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Process::new(started_at)));
+        let stop = CancellationToken::new();
         let masked: Vec<String> = urls.iter().map(|url| tenure::masked_url(url)).collect();
         let shared = Shared {
             // Metrics are shown in the order in which they are registered here.
             shop: Shop::new(&mut registry, sale.as_ref(), broken_locks),
             desk: Desk::new(&mut registry, &locks),
             metrics: HttpMetrics::new(&mut registry),
+            background: Background::new(&mut registry, settings.log.clone(), stop.clone()),
             registry,
             limits: Limits::new(&settings.limits),
             board: Board::new(settings.access.admin, settings.log.clone()),
             stats: TimeSeries::new(),
             started_at,
-            stop: CancellationToken::new(),
+            stop,
             place: masked.join(" "),
             store: StoreServer::new(&urls),
             ground: Ground::new(&urls),
@@ -79,6 +84,19 @@ impl AppState {
             sale,
         };
         Self(Arc::new(shared))
+    }
+
+    /// Runs this work until the service stops, again after each failure.
+    pub(crate) fn in_background<W>(
+        &self,
+        task: &'static str,
+        work: impl Fn(Self) -> W + Send + 'static,
+    ) -> JoinHandle<()>
+    where
+        W: Future<Output = ()> + Send + 'static,
+    {
+        let app = self.clone();
+        self.background.run(task, move || work(app.clone()))
     }
 }
 

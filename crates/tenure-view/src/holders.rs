@@ -7,6 +7,7 @@ use serde::Serialize;
 use tenure::{ClientRecord, Holder, LeaseId, Listed, Locks, Mode, Slots};
 use utoipa::ToSchema;
 
+pub use crate::printable::printable;
 use crate::time::{self, millis, moment};
 
 /// The metadata entry that names the holder, for clients that hold locks for others.
@@ -445,28 +446,6 @@ fn ranges(numbers: &BTreeSet<u32>) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// The text with what would move a terminal's cursor, or end a line, written out.
-pub fn printable(text: &str) -> String {
-    let show = |letter: char| {
-        if letter.is_control() {
-            letter.escape_default().to_string()
-        } else {
-            letter.to_string()
-        }
-    };
-    text.chars().map(show).collect()
-}
-
 fn show_millis(length: u64) -> String {
     time::show(Duration::from_millis(length))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_others_wrote_cannot_take_over_a_terminal() {
-        assert_eq!(printable("a\u{1b}[2Jb\nc é"), "a\\u{1b}[2Jb\\nc é");
-    }
 }

@@ -26,6 +26,7 @@ pub mod changes;
 pub mod holders;
 pub mod leaders;
 pub mod output;
+pub mod printable;
 pub mod sale;
 pub mod scratch_names;
 pub mod time;

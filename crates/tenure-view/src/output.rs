@@ -5,6 +5,8 @@ use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
+use crate::printable::{printable, printable_json};
+
 /// Prints a line of a result.
 pub fn say(line: impl Display) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{line}")
@@ -13,11 +15,13 @@ pub fn say(line: impl Display) -> io::Result<()> {
 /// Prints a result for programs, on one line.
 pub fn say_json(value: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_string(value).map_err(io::Error::other)?;
-    say(text)
+    say(printable_json(&text))
 }
 
-/// Prints a line to stderr. Errors are ignored: there is no other place to report them.
+/// Prints a line to stderr: [`printable`], because it may quote what others wrote. Errors are ignored:
+/// there is no other place to report them.
 pub fn complain(line: impl Display) {
+    let line = printable(&line.to_string());
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 

@@ -34,9 +34,15 @@ pub fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A timestamp for programs: RFC 3339 in UTC, with milliseconds.
+/// The last second of the year 9999: RFC 3339 has no later one.
+const LAST_SECOND: Duration = Duration::from_secs(253_402_300_799);
+
+/// A timestamp for programs: RFC 3339 in UTC, with milliseconds. What a server or a client record
+/// says can be any time at all: one before 1970 is shown as the first moment of 1970, and one after
+/// the year 9999 as its last second.
 pub fn moment(at: SystemTime) -> String {
-    humantime::format_rfc3339_millis(at).to_string()
+    let first = SystemTime::UNIX_EPOCH;
+    humantime::format_rfc3339_millis(at.clamp(first, first + LAST_SECOND)).to_string()
 }
 
 #[cfg(test)]
@@ -68,6 +74,16 @@ mod tests {
             let told = parse(text).unwrap_err();
             assert!(told.contains(&format!("`{text}`")), "{told}");
         }
+    }
+
+    #[test]
+    fn a_moment_that_has_no_text_is_the_nearest_that_has_one() {
+        let (day, epoch) = (Duration::from_hours(24), SystemTime::UNIX_EPOCH);
+        assert_eq!(moment(epoch + day), "1970-01-02T00:00:00.000Z");
+        for late in [day * 4_000_000, day * 1_000_000_000] {
+            assert_eq!(moment(epoch + late), "9999-12-31T23:59:59.000Z");
+        }
+        assert_eq!(moment(epoch - day), "1970-01-01T00:00:00.000Z");
     }
 
     #[test]

@@ -78,9 +78,9 @@ pub struct AcquireArgs {
     #[arg(long = "while", value_name = "PID")]
     keep_while: Option<i32>,
 
-    /// Internal: the background process of `--while`
-    #[arg(long, value_name = "LEASE", hide = true, requires = "keep_while")]
-    keep: Option<Lease>,
+    /// Internal: the background process of `--while`, which reads the lease from stdin
+    #[arg(long, hide = true, requires = "keep_while")]
+    keep: bool,
 
     /// Print the result as JSON
     #[arg(long, conflicts_with = "export")]
@@ -130,9 +130,10 @@ fn take_or_keep(args: &AcquireArgs) -> Result<Exit> {
     let server = args.server.resolve()?;
     let ttl = args.ttl(&server)?;
     let process = args.keep_while.map(Process::open).transpose()?;
+    let kept = args.keep.then(keeper::lease_of_stdin).transpose()?;
     runtime::block_on(async {
         let locks = server.connect_for_one().await?;
-        let process = match (&args.keep, process) {
+        let process = match (&kept, process) {
             (Some(lease), Some(process)) => return keeper::keep(&locks, lease, process).await,
             (_, process) => process,
         };

@@ -90,7 +90,7 @@ fn print(args: &LeaderArgs, leader: Option<&Leader>) -> io::Result<()> {
         Some(Leader {
             value: Some(value), ..
         }) => say(printable(value)),
-        Some(leader) => say(leader.lease.as_str()),
+        Some(leader) => say(printable(leader.lease.as_str())),
         None => {
             let name = printable(&args.name);
             complain(format_args!("tenure: nobody leads `{name}`"));

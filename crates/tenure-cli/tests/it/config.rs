@@ -234,6 +234,24 @@ fn a_password_that_is_missing_or_wrong_is_told_without_it() {
     ended.keeps("wr0ng");
 }
 
+/// Nobody can tell where the password ends then.
+#[tenure_testkit::test]
+fn a_password_whose_host_was_forgotten_is_not_shown() {
+    for url in [
+        "redis://me:s3cr3t",
+        "redis://:s3cr3t/0",
+        "redis://me:s3/cr3t?x=s3cr3t",
+    ] {
+        let ended = run(tenure(&["ls"]).env("TENURE_URL", url));
+        ended.ended_with(78);
+        ended.complains("redis://***");
+        ended.keeps("cr3t");
+        let ended = run(&mut tenure(&["ls", "--url", url]));
+        ended.ended_with(78);
+        ended.keeps("cr3t");
+    }
+}
+
 /// Some programs read it as a password. It is a user, and the error says so.
 #[tenure_testkit::test]
 fn what_stands_alone_before_the_host_is_a_user() {

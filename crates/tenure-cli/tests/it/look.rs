@@ -456,3 +456,22 @@ fn a_lock_that_may_not_be_seen_does_not_hide_the_others() {
     ended.says("app:n");
     assert!(!ended.stdout.contains("other:x"), "{ended}");
 }
+
+/// RFC 3339 has no later year than 9999, but a key of another program can expire later.
+#[tenure_testkit::test]
+fn a_lock_that_expires_after_the_year_9999_is_shown() {
+    let server = RedisServer::start();
+    let (url, far) = (server.url(), "9000000000000000");
+    server.run(&["SET", "far", "me", "PX", far]);
+    let ended = run_at(&url, &["show", "far", "--json"]);
+    ended.ended_with(0);
+    ended.says("\"expires_at\":\"9999-12-31T23:59:59.000Z\"");
+    run_at(&url, &["show", "far"]).ended_with(0);
+    let ours = backup(&url);
+    let waiting = thread::spawn(move || ours.lock("far").wait(SOON).acquire());
+    let listed = || run_at(&url, &["ls", "--json"]);
+    assert!(eventually(SOON, || listed().stdout.contains("\"far\"")));
+    listed().ended_with(0);
+    server.run(&["DEL", "far"]);
+    drop(waiting.join().unwrap());
+}

@@ -20,6 +20,8 @@ mod doctor;
 mod elect;
 /// `tenure force-unlock`.
 mod force_unlock;
+/// Characters that act on a terminal.
+mod hidden_characters;
 /// What a command leaves on a server.
 mod leftovers;
 /// `tenure ls`, `show`, `watch`.

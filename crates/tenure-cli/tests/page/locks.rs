@@ -1,3 +1,4 @@
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -82,6 +83,31 @@ fn names_and_metadata_are_shown_as_they_are() {
         "return [typeof hacked, document.querySelectorAll('main img, main script').length]";
     assert_eq!(browser.run(hacked), json!(["undefined", 0]));
     browser.assert_quiet(|_| false);
+}
+
+/// A terminal takes control characters of what is pasted for keys: Ctrl-C would leave the quotes.
+#[test]
+fn a_line_to_copy_runs_nothing_of_a_name() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let redis = RedisServer::start();
+    let service = Service::on(&redis, &["--allow-admin"]);
+    let name = "a'\\\u{3}\n touch hacked #\u{9b}\u{202e}é";
+    let _holder = hold(&redis, &[name]);
+    browser.goto(&service.view("locks"));
+    browser.click(".locks tbody th.name a");
+    browser.wait_for_text(".copy code", "tenure force-unlock");
+    let line = browser.run("return document.querySelector('.copy code').textContent");
+    let line = line.as_str().unwrap();
+    let is_acting = |letter: char| letter.is_control() || letter == '\u{202e}';
+    assert!(!line.contains(is_acting), "{line:?}");
+    let script = format!("tenure() {{ printf '%s\\0' \"$@\"; }}; {line}");
+    let taken = Command::new("bash").args(["-c", &script]).output().unwrap();
+    let taken = String::from_utf8(taken.stdout).unwrap();
+    let words: Vec<&str> = taken.split('\0').collect();
+    assert_eq!(words[..2], ["force-unlock", "--url"], "{words:?}");
+    assert_eq!(words[3], name, "{words:?}");
 }
 
 #[test]

@@ -19,12 +19,7 @@ impl Presence {
         let mut path = ledger.as_os_str().to_owned();
         path.push(".lock");
         let path = PathBuf::from(path);
-        let opened = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(&path);
+        let opened = private_file(ledger).open(&path);
         let file = opened.map_err(|error| {
             let message = format!("cannot open the ledger's lock file `{}`", path.display());
             Error::new(ErrorKind::Ledger, message).with_source(error)
@@ -75,4 +70,18 @@ impl Presence {
         );
         Error::new(ErrorKind::Ledger, message).with_source(error)
     }
+}
+
+/// How to open or create the file of a ledger, or one beside it: it holds who bought what, so only the
+/// owner may read a new one. A file beside a ledger that exists is as accessible as that ledger.
+pub(super) fn private_file(ledger: &Path) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).read(true).write(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+        let known = std::fs::metadata(ledger).map(|found| found.mode() & 0o666);
+        options.mode(known.unwrap_or(0o600));
+    }
+    options
 }

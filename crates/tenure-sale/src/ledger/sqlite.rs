@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::ledger::alone::Presence;
+use crate::ledger::alone::{Presence, private_file};
 use crate::ledger::fault::told;
 use crate::ledger::place::Place;
 use crate::ledger::schema;
@@ -61,6 +61,8 @@ impl SqliteBooks {
                 format!("cannot open the ledger `{place}`: it is a directory: name a file in it");
             return Err(Error::new(ErrorKind::Ledger, message));
         }
+        // SQLite gives its other files the mode of this one. It reports what it cannot open.
+        drop(private_file(path).open(path));
         let presence = Presence::shared(path)?;
         let file = SqliteConnectOptions::new().filename(path);
         let readers = SqlitePoolOptions::new()

@@ -11,7 +11,9 @@ use tenure_view::time::moment;
 use tokio::sync::Notify;
 
 use super::history::{Histories, Hold};
-use crate::feed::{Feed, Message, Source};
+use super::locks_text::LocksText;
+use crate::feed::outgoing::Outgoing;
+use crate::feed::{Feed, Source};
 use crate::locks::metrics::Seen;
 use crate::locks::terraform_info;
 use crate::log::Log;
@@ -42,14 +44,7 @@ struct State {
     away: Option<String>,
     has_looked: bool,
     /// All locks as of the last poll, serialized once for all readers until the next poll.
-    snapshot: Option<Message>,
-}
-
-#[derive(Serialize)]
-struct Snapshot<'a> {
-    at: String,
-    locks: Vec<LockReport>,
-    away: Option<&'a str>,
+    snapshot: Option<LocksText>,
 }
 
 #[derive(Serialize)]
@@ -93,7 +88,7 @@ impl Board {
         let (board, prefix) = (Arc::clone(self), prefix.to_owned());
         let wanted = prefix.clone();
         Source {
-            snapshot: Box::new(move || vec![board.snapshot(&prefix)]),
+            snapshot: Box::new(move || Some(board.snapshot(&prefix))),
             // Messages without a lock are about the store.
             wanted: Box::new(move |name| name.is_empty() || name.starts_with(&wanted)),
             feed: Arc::clone(&self.feed),
@@ -184,25 +179,22 @@ impl Board {
         }
     }
 
-    fn snapshot(&self, prefix: &str) -> Message {
-        let (mut state, now) = (self.state(), SystemTime::now());
-        if let Some(known) = state.snapshot.as_ref().filter(|_| prefix.is_empty()) {
-            return known.clone();
-        }
-        let wanted = state.known.locks().values();
-        let wanted = wanted.filter(|lock| lock.name.starts_with(prefix));
-        let snapshot = Snapshot {
-            at: moment(now),
-            locks: wanted
-                .map(|lock| self.shown(lock.clone().at(now)))
-                .collect(),
-            away: state.away.as_deref(),
-        };
-        let message = Message::now("locks.snapshot", "", &snapshot);
-        if prefix.is_empty() {
-            state.snapshot = Some(message.clone());
-        }
-        message
+    /// The locks with this prefix: a part of the text that all readers share.
+    fn snapshot(&self, prefix: &str) -> Outgoing {
+        let mut state = self.state();
+        let State {
+            known,
+            away,
+            snapshot,
+            ..
+        } = &mut *state;
+        let text = snapshot.get_or_insert_with(|| {
+            let now = SystemTime::now();
+            let locks = known.locks().values().cloned();
+            let locks = locks.map(|lock| self.shown(lock.at(now)));
+            LocksText::written(&self.feed, moment(now), locks)
+        });
+        text.with_prefix(prefix, known.locks().keys(), away.as_deref())
     }
 
     fn shown_change(&self, mut change: Change) -> Change {

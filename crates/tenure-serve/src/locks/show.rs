@@ -11,7 +11,7 @@ use tenure_view::time::moment;
 use utoipa::{IntoParams, ToSchema};
 
 use super::refusals;
-use crate::extract::{Path, Query};
+use crate::extract::{Path, Query, TEXT_MAX, check_length};
 use crate::lock_board::history::Hold;
 use crate::problem::{Kind, Problem};
 use crate::responses;
@@ -31,7 +31,7 @@ pub(crate) struct Wanted {
     /// Prefix of the name.
     #[serde(default)]
     prefix: String,
-    /// Text in name or holder, case-insensitive.
+    /// Text in name or holder, case-insensitive; at most 512 bytes.
     #[serde(default)]
     q: String,
     /// `held`, or `waiting` for locks with waiters.
@@ -86,13 +86,15 @@ pub(crate) struct Events {
     get, path = "/api/v1/locks", tag = "locks", params(Wanted),
     responses(
         (status = 200, description = "A page of locks", body = Page),
-        responses::StoreAway,
+        responses::Invalid, responses::StoreAway,
     )
 )]
 pub(crate) async fn list(
     State(app): State<AppState>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Json<Page>, Problem> {
+    wanted.check()?;
+    let wanted = wanted.folded();
     let _place = app.limits.heavy().await?;
     let prefix = wanted.prefix.clone();
     let listing = app
@@ -181,8 +183,27 @@ pub(crate) async fn all_history(State(app): State<AppState>) -> Json<Events> {
 }
 
 impl Wanted {
+    fn check(&self) -> Result<(), Problem> {
+        let cursor = self.cursor.as_deref().unwrap_or_default();
+        for (what, text) in [
+            ("prefix", &*self.prefix),
+            ("q", &*self.q),
+            ("cursor", cursor),
+        ] {
+            check_length(what, text, TEXT_MAX)?;
+        }
+        Ok(())
+    }
+
+    /// With the searched text in lower case.
+    fn folded(mut self) -> Self {
+        self.q = self.q.to_lowercase();
+        self
+    }
+
+    /// For [`folded`](Self::folded) wishes.
     fn wants(&self, lock: &LockReport) -> bool {
-        let has = |text: &str| text.to_lowercase().contains(&self.q.to_lowercase());
+        let has = |text: &str| text.to_lowercase().contains(&self.q);
         let is_in_state = match self.state {
             None => true,
             Some(InState::Held) => lock.held,

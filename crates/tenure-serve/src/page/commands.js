@@ -3,7 +3,7 @@
 import { part } from './api.js';
 import { board } from './board.js';
 import { el, write } from './dom.js';
-import { quoted } from './format.js';
+import { operands, quoted } from './format.js';
 
 /** Whether the locks are in the service's own process, where no other command reaches them. */
 export const isHere = () => (board.about?.locks ?? '').startsWith('memory:');
@@ -14,12 +14,12 @@ export const takeLine = () => (isHere()
   : `tenure run ${at()}demo -- sleep 30`);
 
 /** Shows the holder and the lease id of a lock. */
-export const showLine = (name) => `tenure show ${at()}${quoted(name)}`;
+export const showLine = (name) => `tenure show ${at()}${operands(name)}`;
 
 /** Releases a lock of another client. */
 export const endLine = (name, lease) => (isHere()
   ? curl('DELETE', `locks/${part(name)}?lease_id=${part(lease)}&force=true`)
-  : `tenure force-unlock ${at()}${quoted(name)} ${quoted(lease)}`);
+  : `tenure force-unlock ${at()}${operands(name, lease)}`);
 
 /** Puts an item on sale. */
 export function sellLine() {

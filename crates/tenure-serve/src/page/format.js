@@ -53,8 +53,24 @@ export const bytes = (number) => (Number.isFinite(number) ? `${PRECISE.format(nu
 /** `key=value, other=value`. */
 export const pairs = (map) => Object.entries(map ?? {}).map(([key, value]) => `${key}=${value}`).join(', ');
 
-/** A text as a shell takes it for one word. */
-export const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
+/**
+ * A text as a shell takes it for one word. A terminal would act on control characters in what is pasted,
+ * and format characters hide what it is: they are written as their bytes, in `$'…'`, which bash, zsh, ksh
+ * and busybox understand.
+ */
+export function quoted(text) {
+  if (/^[\w@%+:,./][\w@%+=:,./-]*$/.test(text)) return text;
+  if (!ACTING.test(text)) return `'${text.replaceAll("'", `'\\''`)}'`;
+  const byte = (number) => `\\${number.toString(8).padStart(3, '0')}`;
+  const bytes = (letter) => Array.from(new TextEncoder().encode(letter), byte).join('');
+  // Quotes and backslashes too: other shells take the name wrongly then, but still as one word.
+  const written = (letter) => (ACTING.test(letter) || `'\\`.includes(letter) ? bytes(letter) : letter);
+  return `$'${Array.from(text, written).join('')}'`;
+}
+const ACTING = /[\p{C}\p{Zl}\p{Zp}]/u;
+
+/** Several of them behind the options of a command, none of which can be taken for an option. */
+export const operands = (...texts) => `${texts.some((text) => text.startsWith('-')) ? '-- ' : ''}${texts.map(quoted).join(' ')}`;
 
 /** `handed_on` as `handed on`. */
 export const words = (name) => String(name ?? '').replaceAll('_', ' ');

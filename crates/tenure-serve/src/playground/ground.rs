@@ -30,9 +30,10 @@ impl Ground {
     /// The runs for an event stream: `playground.snapshot`, then `playground.run`.
     pub(crate) fn source(&self) -> Source {
         let playground = Arc::clone(&self.playground);
+        let feed = Arc::clone(&self.feed);
         let snapshot = move || {
             let runs = playground.list();
-            vec![Message::now("playground.snapshot", "", &runs)]
+            Some(feed.snapshot(&Message::now("playground.snapshot", "", &runs)))
         };
         Source {
             snapshot: Box::new(snapshot),

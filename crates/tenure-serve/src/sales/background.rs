@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_sale::Sale;
+use tenure_sale::{ConsumerOptions, Sale};
 
 use crate::state::AppState;
 
@@ -14,10 +14,14 @@ const STOP_WITHIN: Duration = Duration::from_secs(1);
 
 /// Starts the background work. It ends soon after the service is stopped.
 pub(crate) fn start(app: &AppState) -> impl Future<Output = ()> + use<> {
-    let sale = app.sale.clone();
-    let consuming = sale.map(|sale| {
-        tokio::spawn(watch(app.clone(), sale.clone()));
-        tokio::spawn(consume(app.clone(), sale))
+    let consuming = app.sale.clone().and_then(|sale| {
+        let watched = sale.clone();
+        app.in_background("items", move |app| watch(app, watched.clone()));
+        let options = app.settings.consumer.clone()?;
+        // A gate in memory writes orders to the ledger itself.
+        let is_ours = !sale.gate().is_memory();
+        let consume = move |app| consume(app, sale.clone(), options.clone());
+        is_ours.then(|| app.in_background("orders", consume))
     });
     async move {
         if let Some(consuming) = consuming {
@@ -41,14 +45,8 @@ async fn watch(app: AppState, sale: Sale) {
     }
 }
 
-/// Writes orders from the queues to the ledger. A gate in memory does that itself.
-async fn consume(app: AppState, sale: Sale) {
-    let Some(options) = app.settings.consumer.clone() else {
-        return;
-    };
-    if sale.gate().is_memory() {
-        return;
-    }
+/// Writes orders from the queues to the ledger.
+async fn consume(app: AppState, sale: Sale, options: ConsumerOptions) {
     match sale.consume(options.stop_within(STOP_WITHIN)) {
         Ok(consumer) => {
             app.stop.cancelled().await;

@@ -40,33 +40,44 @@ pub(crate) async fn watch(
     let events = ask(sale.events(&name, None)).await?;
     let picture = Picture::take(&sale, &item).await;
     let mut watched = app.shop.live_items.watched();
-    let live = match watched.entry(name) {
-        Entry::Occupied(watched) => Arc::clone(watched.get()),
-        Entry::Vacant(free) => {
-            let live = Arc::clone(free.insert(LiveItem::new(picture)));
-            tokio::spawn(follow(app.clone(), sale, item, events, Arc::clone(&live)));
-            live
-        }
+    let (live, is_new) = match watched.entry(name) {
+        Entry::Occupied(watched) => (Arc::clone(watched.get()), false),
+        Entry::Vacant(free) => (Arc::clone(free.insert(LiveItem::new(picture))), true),
     };
     // While the map is locked, so that the item is not removed before this reader counts.
-    respond(&app, live.source())
+    let response = respond(&app, live.source());
+    drop(watched);
+    if is_new {
+        let name = item.name.clone();
+        let following = Following { app, name, live };
+        tokio::spawn(follow(following, sale, item, events));
+    }
+    response
+}
+
+/// An item that is being polled. However that ends, its watchers do not go on with an old state.
+struct Following {
+    app: AppState,
+    name: String,
+    live: Arc<LiveItem>,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.app.shop.live_items.end(&self.name, &self.live);
+    }
 }
 
 /// Polls an item while it has watchers.
-async fn follow(
-    app: AppState,
-    sale: Sale,
-    mut item: Item,
-    mut events: Events,
-    live: Arc<LiveItem>,
-) {
+async fn follow(following: Following, sale: Sale, mut item: Item, mut events: Events) {
+    let Following { app, live, .. } = &following;
     loop {
         tokio::select! {
             _ = events.next() => {}
             () = sleep(LOOK_EVERY) => {}
             () = app.stop.cancelled() => return,
         }
-        if app.shop.live_items.ends(&item.name, &live) {
+        if app.shop.live_items.ends(&item.name, live) {
             return;
         }
         let next_at = Instant::now() + PUBLISH_EVERY;

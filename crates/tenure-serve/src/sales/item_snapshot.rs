@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use tenure_sale::gate::Standing;
 use tenure_sale::{Item, Sale};
-use tenure_view::sale::at;
+use tenure_view::time::moment;
 use tokio::time::timeout;
 use utoipa::ToSchema;
 
@@ -59,15 +59,15 @@ impl Picture {
             dead: standing.map_or(0, |gate| gate.dead),
             current: standing.is_some_and(|gate| gate.current && gate.state.is_some()),
             limit_per_buyer: terms.limit_per_buyer,
-            starts_at: terms.starts_at.map(at),
-            ends_at: terms.ends_at.map(at),
+            starts_at: terms.starts_at.map(moment),
+            ends_at: terms.ends_at.map(moment),
         }
     }
 
     /// With the current time, as sent to watchers.
     pub(crate) fn timed(&self) -> impl Serialize {
         Timed {
-            at: at(SystemTime::now()),
+            at: moment(SystemTime::now()),
             picture: self,
         }
     }

@@ -35,6 +35,17 @@ impl LiveItems {
         }
         is_over
     }
+
+    /// Ends the streams of all watchers of an item that is no longer polled.
+    pub(crate) fn end(&self, name: &str, live: &Arc<LiveItem>) {
+        let mut watched = self.watched();
+        let known = watched.get(name);
+        if known.is_some_and(|known| Arc::ptr_eq(known, live)) {
+            watched.remove(name);
+        }
+        drop(watched);
+        live.feed.end();
+    }
 }
 
 impl LiveItem {
@@ -51,7 +62,8 @@ impl LiveItem {
         Source {
             snapshot: Box::new(move || {
                 let picture = live.last();
-                vec![Message::now("item", &picture.item, &picture.timed())]
+                let message = Message::now("item", &picture.item, &picture.timed());
+                Some(live.feed.snapshot(&message))
             }),
             wanted: Box::new(|_| true),
             feed: Arc::clone(&self.feed),

@@ -10,6 +10,7 @@ use super::extract::{Selling, ask, order_id};
 use crate::event_stream::respond_with;
 use crate::extract::Path;
 use crate::feed::Message;
+use crate::feed::outgoing::Outgoing;
 use crate::problem::Problem;
 use crate::responses;
 use crate::state::AppState;
@@ -49,12 +50,13 @@ pub(crate) async fn watch(
     respond_with(&app, states(watching))
 }
 
-fn states(watching: Watching) -> impl Stream<Item = Message> + Send {
+fn states(watching: Watching) -> impl Stream<Item = Outgoing> + Send {
     stream::unfold(watching, |mut watching| async move {
         let order = watching.next().await?;
         watching.sent = Some(order.state);
         let (state, shown) = (order.state.word(), ShownOrder::of(&order));
-        Some((Message::written("order", Some(state), "", &shown), watching))
+        let message = Message::written("order", Some(state), "", &shown);
+        Some((Outgoing::own(message.frame()), watching))
     })
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use axum::http::StatusCode;
 use tenure_sale::{Answer, Error, ErrorKind, Outcome, Request};
-use tenure_view::sale::at;
+use tenure_view::time::moment;
 
 use super::shop::Shop;
 use crate::problem::{Kind, Problem};
@@ -92,7 +92,10 @@ fn not_started(item: &str, starts_at: Option<SystemTime>) -> Problem {
     let Some(starts_at) = starts_at else {
         return refused(NOT_STARTED, item, "has not started: retry later");
     };
-    let (shown, left) = (at(starts_at), starts_at.duration_since(SystemTime::now()));
+    let (shown, left) = (
+        moment(starts_at),
+        starts_at.duration_since(SystemTime::now()),
+    );
     refused(NOT_STARTED, item, &format!("starts at {shown}"))
         .with("starts_at", shown)
         .retry_after(left.unwrap_or_default())

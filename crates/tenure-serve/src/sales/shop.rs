@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use serde::Serialize;
 use tenure_demo::broken_locks::BrokenLocks;
 use tenure_sale::{Item, Sale};
-use tenure_view::sale::at;
+use tenure_view::time::moment;
 use tokio::sync::Notify;
 
 use super::item_snapshot::{self, Picture};
@@ -69,7 +69,7 @@ impl Shop {
         self.request_refresh();
         let shop = Arc::clone(self);
         Source {
-            snapshot: Box::new(move || vec![shop.snapshot()]),
+            snapshot: Box::new(move || Some(shop.feed.snapshot(&shop.snapshot()))),
             wanted: Box::new(|_| true),
             feed: Arc::clone(&self.feed),
         }
@@ -118,7 +118,7 @@ impl Shop {
     fn snapshot(&self) -> Message {
         let board = self.board();
         let items = board.values().map(|seen| seen.picture.clone()).collect();
-        let at = at(SystemTime::now());
+        let at = moment(SystemTime::now());
         let snapshot = Snapshot { at, items };
         Message::now("sale.snapshot", "", &snapshot)
     }

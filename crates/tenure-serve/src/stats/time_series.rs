@@ -57,7 +57,7 @@ impl TimeSeries {
     /// A feed with a point each second.
     pub(crate) fn source(&self) -> Source {
         Source {
-            snapshot: Box::new(Vec::new),
+            snapshot: Box::new(|| None),
             wanted: Box::new(|_| true),
             feed: Arc::clone(&self.feed),
         }

@@ -2,5 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+/// Background work that fails.
+mod background;
 /// Mounted below a path of another program.
 mod mounted;

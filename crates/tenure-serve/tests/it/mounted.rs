@@ -29,7 +29,12 @@ fn mount(app: &App) -> Router {
     own.merge(app.router())
 }
 
-async fn ask(router: &Router, method: Method, path: &str, body: &str) -> (StatusCode, Bytes) {
+pub(super) async fn ask(
+    router: &Router,
+    method: Method,
+    path: &str,
+    body: &str,
+) -> (StatusCode, Bytes) {
     let request = Request::builder()
         .method(method)
         .uri(path)

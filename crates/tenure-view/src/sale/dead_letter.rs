@@ -7,7 +7,8 @@ use tenure_sale::DeadLetter;
 use tenure_sale::gate::Wanted;
 use utoipa::ToSchema;
 
-use super::at;
+use crate::printable::printable;
+use crate::time::moment;
 
 /// A dead letter: an entry that the ledger rejected.
 #[derive(Debug, Serialize, ToSchema)]
@@ -51,7 +52,7 @@ impl ShownLetter {
             buyer: buyer.cloned(),
             request: request.cloned(),
             units: entry.what.as_ref().map_or(0, Wanted::units),
-            accepted_at: at(entry.accepted_at),
+            accepted_at: moment(entry.accepted_at),
             deliveries: entry.deliveries,
             reason: letter.reason.clone(),
         }
@@ -68,7 +69,8 @@ impl Display for ShownLetter {
             reason,
             ..
         } = self;
-        let buyer = self.buyer.as_deref().unwrap_or("-");
+        let buyer = printable(self.buyer.as_deref().unwrap_or("-"));
+        let reason = printable(reason);
         write!(
             f,
             "{order_id:<28} {kind:<12} {units:>6}  {accepted_at}  {buyer}  {reason}"

@@ -9,8 +9,8 @@ use tenure_sale::ledger::Count;
 use tenure_sale::{Item, Terms};
 use utoipa::ToSchema;
 
-use super::{ShownCount, at, or_dash};
-use crate::time;
+use super::{ShownCount, or_dash};
+use crate::time::{self, moment};
 
 /// An item, with the state of its gate if requested.
 #[derive(Debug, Serialize, ToSchema)]
@@ -101,8 +101,8 @@ impl ShownItem {
             spread: item.spread,
             sold: item.sold,
             epoch: item.epoch,
-            starts_at: starts_at.map(at),
-            ends_at: ends_at.map(at),
+            starts_at: starts_at.map(moment),
+            ends_at: ends_at.map(moment),
             limit_per_buyer: *limit_per_buyer,
             units_per_order: *units_per_order,
             pay_within_ms: pay_within.map(time::millis),

@@ -7,7 +7,8 @@ use tenure_sale::ledger::Count;
 use tenure_sale::{Order, Outcome};
 use utoipa::ToSchema;
 
-use super::at;
+use crate::printable::printable;
+use crate::time::moment;
 
 /// An order.
 #[derive(Debug, Serialize, ToSchema)]
@@ -46,8 +47,8 @@ impl ShownOrder {
             request: order.request.clone(),
             units: order.units,
             state: order.state.word(),
-            accepted_at: at(order.accepted_at),
-            pay_by: order.pay_by.map(at),
+            accepted_at: moment(order.accepted_at),
+            pay_by: order.pay_by.map(moment),
             note: order.note.clone(),
         }
     }
@@ -76,14 +77,15 @@ impl Display for ShownOrder {
         } = self;
         write!(
             f,
-            "{order_id:<28} {state:<16} {units:>6}  {accepted_at}  {buyer}"
+            "{order_id:<28} {state:<16} {units:>6}  {accepted_at}  {}",
+            printable(buyer)
         )?;
         match &self.pay_by {
             Some(pay_by) if *state == "reserved" => write!(f, "  pay by {pay_by}")?,
             _ => {}
         }
         match &self.note {
-            Some(note) => write!(f, "  ({note})"),
+            Some(note) => write!(f, "  ({})", printable(note)),
             None => Ok(()),
         }
     }

@@ -12,14 +12,32 @@ pub fn masked_url(url: &str) -> String {
         .find("://")
         .map_or(("", url), |at| url.split_at(at + "://".len()));
     // The last `@`: a password may contain an unescaped one.
-    let rest = rest
-        .rsplit_once('@')
-        .map_or_else(|| rest.to_owned(), |(_, host)| format!("***@{host}"));
+    let rest = match rest.rsplit_once('@') {
+        Some((_, host)) => format!("***@{host}"),
+        // No part of it can be told from the password.
+        None if is_user_without_host(scheme, rest) => return format!("{scheme}***"),
+        None => rest.to_owned(),
+    };
     let Some((path, query)) = rest.split_once('?') else {
         return format!("{scheme}{rest}");
     };
     let query: Vec<String> = query.split('&').map(masked_parameter).collect();
     format!("{scheme}{path}?{}", query.join("&"))
+}
+
+/// Whether this is perhaps a user and a password whose host was forgotten, as in `user:secret`: what
+/// follows a host and a colon is a number.
+fn is_user_without_host(scheme: &str, rest: &str) -> bool {
+    let hosts = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    scheme != "memory://"
+        && hosts.split(',').any(|host| {
+            let bracketed = host.strip_prefix('[').and_then(|host| host.split_once(']'));
+            let after = bracketed.map_or(host, |(_, after)| after);
+            after
+                .split_once(':')
+                .is_some_and(|(_, port)| !is_port(port))
+        })
 }
 
 /// `cause` without quotes that the masked URL does not show: an unescaped password tears the URL

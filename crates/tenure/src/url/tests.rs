@@ -144,6 +144,31 @@ fn no_password_is_ever_printed() {
     assert!(!format!("{target} {target:?}").contains("hunter2"));
     let masked = masked_url("redis-sentinel://h/m?sentinelPassword=hunter2&db=1");
     assert_eq!(masked, "redis-sentinel://h/m?sentinelPassword=***&db=1");
+    for forgotten in [
+        "redis://user:hunter2",
+        "redis://user:hunter2/0",
+        "redis://:hunter2",
+        "redis://h1:1,user:hunter2/m?db=1",
+        "redis://user:hun/ter2?hunter2",
+        "user:hunter2",
+        "redis://[::1]:hunter2",
+    ] {
+        let masked = masked_url(forgotten);
+        assert!(
+            masked.ends_with("***") && !masked.contains("ter2"),
+            "{masked}"
+        );
+    }
+    for plain in [
+        "redis://h:1/0",
+        "h:1",
+        "redis://[::1]:1",
+        "redis-cluster://a:1,b:2",
+        "redis://h:",
+        "unix:///a:b",
+    ] {
+        assert_eq!(masked_url(plain), plain);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write as _};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -79,10 +79,13 @@ pub fn start(lease: &Lease, process: &Process) -> Result<()> {
     let mut arguments = env::args_os().skip(1);
     let command: Option<OsString> = arguments.next();
     let mut keeper = Command::new(program);
-    keeper.args(command).arg("--keep").arg(lease.to_string());
-    keeper.args(arguments);
-    keeper.stdin(Stdio::null()).stderr(Stdio::null());
+    keeper.args(command).arg("--keep").args(arguments);
+    keeper.stdin(Stdio::piped()).stderr(Stdio::null());
     let mut keeper = keeper.stdout(Stdio::piped()).spawn()?;
+    if let Some(mut stdin) = keeper.stdin.take() {
+        // Not as an argument, which other users can see. If the keeper has died, it says nothing below.
+        let _ = write!(stdin, "{lease}");
+    }
     let mut said = String::new();
     if let Some(stdout) = keeper.stdout.take() {
         BufReader::new(stdout).read_line(&mut said)?;
@@ -94,6 +97,11 @@ pub fn start(lease: &Lease, process: &Process) -> Result<()> {
         return Err(Failed::new(Exit::Unavailable, message).into());
     }
     Ok(())
+}
+
+/// The lease that the process which started the keeper wrote.
+pub fn lease_of_stdin() -> Result<Lease> {
+    Ok(io::read_to_string(io::stdin())?.parse()?)
 }
 
 /// The keeper process.

@@ -21,6 +21,7 @@ use super::waiting::{self, Holding, Outcome};
 use super::wanted::{Acquired, Wanted};
 use super::{environment, talk, tree};
 use crate::exit::{Exit, Failed};
+use crate::server::PASSWORD;
 
 /// How long to wait for the last requests to the server.
 pub const SHUTDOWN_LIMIT: Duration = Duration::from_millis(800);
@@ -177,6 +178,8 @@ pub async fn start_and_watch(
     for variable in environment::of_other_locks() {
         command.env_remove(variable);
     }
+    // The command gets no password: it and all that it starts would show it in their environments.
+    command.env_remove(PASSWORD);
     command.arg0("tenure").arg("warden");
     command.arg("--program").arg(&plan.program.path);
     command.arg("--called").arg(&plan.program.called);

@@ -1,8 +1,10 @@
 //! The ledger of the service.
 
 use std::env;
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use tenure_sale::Sale;
@@ -59,11 +61,20 @@ fn own_file() -> Result<String> {
     let Some(folder) = data.map(|data| data.join("tenure")) else {
         return Ok("sqlite::memory:".to_owned());
     };
-    fs::create_dir_all(&folder).map_err(|error| {
+    private_folder(&folder).map_err(|error| {
         let shown = folder.display();
         Failed::config(format!(
             "cannot create the directory `{shown}` for the ledger: {error}; give --ledger"
         ))
     })?;
     Ok(format!("sqlite:{}", folder.join("shop.db").display()))
+}
+
+/// Creates the folder, for this user alone: older versions let others read it.
+fn private_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
+    fs::set_permissions(folder, Permissions::from_mode(0o700))
 }

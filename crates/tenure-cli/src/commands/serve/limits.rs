@@ -13,9 +13,13 @@ pub struct LimitArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 65_536)]
     max_body: usize,
 
-    /// Maximum concurrent connections; more wait
+    /// Maximum concurrent connections; more are refused, except for health checks
     #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
     max_connections: usize,
+
+    /// Maximum concurrent connections of one client address [default: three quarters of all]
+    #[arg(long, value_name = "COUNT")]
+    max_connections_per_address: Option<usize>,
 
     /// Maximum requests waiting for a lock or an order
     #[arg(long, value_name = "COUNT", default_value_t = 5_000)]
@@ -44,6 +48,7 @@ impl LimitArgs {
         LimitSettings {
             max_body: self.max_body,
             max_connections: self.max_connections,
+            max_connections_per_address: self.max_connections_per_address,
             max_waits: self.max_waits,
             max_wait: self.max_wait,
             keep_place: self.keep_place,

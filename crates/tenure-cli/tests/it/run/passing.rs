@@ -1,5 +1,7 @@
 //! What the command gets, and what it gives.
 
+use tenure_testkit::RedisServer;
+
 use super::{SOON, code, on, run, server, start};
 use crate::command;
 
@@ -27,6 +29,21 @@ fn the_command_gets_name_fence_lease_and_ttl_and_nothing_else() {
         assert!(line.starts_with(start), "{ended}");
     }
     assert_eq!(ended.stderr, "");
+}
+
+/// Everything that the command starts would have it in its environment.
+#[tenure_testkit::test]
+fn the_command_does_not_get_the_password() {
+    let server = RedisServer::builder().password("s3cr3t").start();
+    let mut command = on(&server, &["run", "env", "--", "env"]);
+    let url = format!("redis://{}", server.addr());
+    command
+        .env("TENURE_URL", url)
+        .env("TENURE_PASSWORD", "s3cr3t");
+    let ended = command::run(&mut command);
+    ended.ended_with(0);
+    ended.says("TENURE_NAME=env");
+    ended.keeps("s3cr3t");
 }
 
 #[tenure_testkit::test]

@@ -1,3 +1,5 @@
+use std::thread;
+
 use serde_json::{Value, json};
 use tenure_testkit::{ClientProcess, RedisServer, eventually};
 
@@ -118,4 +120,28 @@ fn other_keys_cost_nothing() {
     for search in ["scan", "keys", "hscan", "sscan", "randomkey"] {
         assert_eq!(server.command_calls(search), 0, "{search}");
     }
+}
+
+/// A key of another program can expire at any time at all.
+#[tenure_testkit::test]
+fn a_lock_that_expires_after_the_year_9999_does_not_end_the_board() {
+    let server = RedisServer::start();
+    let service = Service::on(&server, &[]);
+    server.run(&["SET", "far", "me", "PX", "9000000000000000"]);
+    let mut events = follow(&service, "", None);
+    thread::scope(|scope| {
+        let waiting =
+            scope.spawn(|| service.post("/api/v1/locks/far", &json!({"wait_ms": 20_000})));
+        let far = events.wait_for("lock.changed", |data| data["lock"]["name"] == "far");
+        assert_eq!(far.data["lock"]["expires_at"], "9999-12-31T23:59:59.000Z");
+        let shown = service.get("/api/v1/locks/far").is(200).json();
+        assert_eq!(shown["expires_at"], "9999-12-31T23:59:59.000Z");
+        // The board goes on.
+        acquire(&service, "later", &json!({}));
+        events.wait_for("lock.changed", |data| data["lock"]["name"] == "later");
+        let ready = service.get("/readyz").is(200).json();
+        assert_eq!(ready, json!({"status": "ok"}));
+        server.run(&["DEL", "far"]);
+        waiting.join().unwrap();
+    });
 }

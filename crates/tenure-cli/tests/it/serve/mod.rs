@@ -6,6 +6,8 @@ mod access;
 mod board;
 /// What is counted of requests.
 mod counted_requests;
+/// More connections than there are places.
+mod crowds;
 /// What is shipped for Prometheus and Grafana.
 mod deploy;
 /// Reading event streams.
@@ -14,6 +16,8 @@ mod events;
 mod instances;
 /// What is sold, how much of it, and who may change that.
 mod items;
+/// Who may read the files of a ledger.
+mod ledger_files;
 /// Reading a stream of events.
 mod listening;
 /// How items and orders stand, live.
@@ -22,6 +26,8 @@ mod live_sale;
 mod load;
 /// Locks over HTTP.
 mod locks;
+/// Texts in a query that are too long.
+mod long_queries;
 /// The OpenAPI document, and whether what is answered is what it says.
 mod openapi;
 /// What buyers want, and what becomes of it.
@@ -34,6 +40,8 @@ mod playground;
 mod sale_trouble;
 /// A service with something to sell.
 mod shop;
+/// Connections by hand.
+mod sockets;
 /// Figures, and what is counted.
 mod stats;
 /// The order of the notes' load tests, and their locks.
@@ -42,6 +50,8 @@ mod submit_order;
 mod terraform;
 /// When the store is away, and when the service stops.
 mod trouble;
+/// Streams that are opened and not read.
+mod unread_streams;
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -100,6 +110,15 @@ impl Service {
     pub fn stop(&self) {
         self.ask_to_stop();
         self.process.wait_for_success(START_WITHIN);
+    }
+
+    /// How much memory the process has.
+    pub fn resident_kb(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.pid()));
+        let status = status.unwrap();
+        let resident = status.lines().find(|line| line.starts_with("VmRSS"));
+        let resident = resident.unwrap().split_whitespace().nth(1);
+        resident.unwrap().parse().unwrap()
     }
 
     pub fn ask_to_stop(&self) {

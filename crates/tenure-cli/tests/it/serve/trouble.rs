@@ -240,21 +240,8 @@ fn slow_readers_hold_no_memory() {
     };
     let unread: Vec<TcpStream> = (0..20).map(|_| open()).collect();
     let mut reader = follow(&service, "", None);
-    let memory = || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", service.process.pid()));
-        let status = status.unwrap();
-        let line = status
-            .lines()
-            .find(|line| line.starts_with("VmRSS"))
-            .unwrap();
-        line.split_whitespace()
-            .nth(1)
-            .unwrap()
-            .parse::<u64>()
-            .unwrap()
-    };
     let big = "x".repeat(4_000);
-    let before = memory();
+    let before = service.resident_kb();
     for round in 0..4 {
         let leases: Vec<_> = (0..200)
             .map(|number| {
@@ -271,7 +258,7 @@ fn slow_readers_hold_no_memory() {
         reader.wait_for("lock.gone", |data| data["name"] == last.as_str());
     }
     // They were sent 800 locks of 4 kB each, twenty times: 60 MB and more, besides what is kept anyway.
-    let grown = memory().saturating_sub(before);
+    let grown = service.resident_kb().saturating_sub(before);
     assert!(grown < 60_000, "grown by {grown} kB");
     drop(unread);
 }
