@@ -53,6 +53,8 @@ mod lua;
 mod once;
 /// What a server that dies remembers.
 mod persistence;
+/// A prefix per client: what it covers, and users that may touch nothing else.
+mod prefix;
 /// The layout of Redisson: its encoding, and a Java process next to ours.
 mod redisson;
 mod redlock;

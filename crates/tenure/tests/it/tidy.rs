@@ -14,6 +14,8 @@ const CRATES: [&str; 6] = [
     "tenure-serve",
     "tenure-cli",
 ];
+/// Crates for programs that lock, which know `tenure` and nothing else of ours.
+const BESIDE: [&str; 2] = ["tenure-macros", "tenure-tower"];
 /// Functions longer than this do not fit a screen.
 const FUNCTION_LINES_MAX: usize = 70;
 /// The hazards of docs/testing.md that exist so far.
@@ -115,6 +117,13 @@ fn crates_know_only_what_they_may() {
             "{krate} must not use a client crate: `tenure::redis` is ours"
         );
     }
+    for krate in BESIDE {
+        for other in CRATES.into_iter().skip(1).chain(BESIDE) {
+            assert!(!depends_on(krate, other), "{krate} must not know {other}");
+            assert!(!depends_on(other, krate), "{other} must not know {krate}");
+        }
+        assert!(!depends_on("tenure", krate), "tenure must not know {krate}");
+    }
     for (place, krate) in CRATES.into_iter().enumerate() {
         for dependency in &CRATES[place..] {
             assert!(
@@ -129,10 +138,22 @@ fn crates_know_only_what_they_may() {
     }
 }
 
+/// Otherwise a key could lack the client's prefix.
+#[test]
+fn only_one_file_names_the_keys_of_the_redis_store() {
+    // The value of a key; examples of messages.
+    let named = ["store/redis/keys.rs", "vote_request.rs", "told_offer.rs"];
+    for file in sources("crates/tenure/src/store/redis") {
+        if !named.iter().any(|known| file.path.ends_with(known)) {
+            file.lacks(&["\"tenure:", "\"redisson_lock", "name.as_str().as_bytes()"]);
+        }
+    }
+}
+
 #[test]
 fn functions_fit_a_screen() {
     let mut long = Vec::new();
-    for krate in CRATES.into_iter().chain(["tenure-testkit"]) {
+    for krate in CRATES.into_iter().chain(BESIDE).chain(["tenure-testkit"]) {
         for file in sources(&format!("crates/{krate}/src")) {
             long.extend(file.long_functions());
         }

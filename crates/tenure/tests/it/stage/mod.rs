@@ -9,7 +9,7 @@ use std::time::Duration;
 use tenure::{Layout, LeaseId, LockName, Locks, Redlock, Tenure};
 use tenure_testkit::{Cluster, RedisServer, RedlockNodes, Sentinels};
 
-use self::builder::StageBuilder;
+pub use self::builder::StageBuilder;
 use self::pool::{Deployment, Lent, Nodes, Pool};
 
 static SENTINELS: Pool<Sentinels> = Pool::new(|| Sentinels::builder().steady().start());
@@ -188,7 +188,7 @@ impl Stage {
         }
     }
 
-    fn layout(&self) -> Layout {
+    pub fn layout(&self) -> Layout {
         match self {
             Self::Redis { layout, .. } | Self::Redlock { layout, .. } => *layout,
             _ => Layout::Native,
