@@ -91,6 +91,11 @@ impl LockName {
         self.neighbour("once")
     }
 
+    /// The key beside a latch, with the parties that have arrived.
+    pub(crate) fn arrived_key(&self) -> String {
+        self.neighbour("arrived")
+    }
+
     /// The keys of the queue: its waiters in order, and when each was last alive.
     pub(crate) fn queue_keys(&self) -> [String; 2] {
         ["queue", "alive"].map(|role| self.neighbour(role))

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use super::channels::Channels;
 use super::cluster::{Cluster, Route, Slot};
 use super::node::Node;
-use super::operation::{Proclaim, Release, Resize};
+use super::operation::{Arrive, Proclaim, Release, Resize};
 use super::routes::Routes;
 use super::server::Server;
 use crate::error::{Error, Result};
@@ -23,10 +23,10 @@ use crate::seeded::{Bug, bug};
 use crate::settings::RESPONSE_TIMEOUT_DEFAULT;
 use crate::stats::Stats;
 use crate::store::{
-    AcquireReply, Attempt, BoxFuture, CallerAcquire, Event, Failure, InFlight, InspectResult,
-    LeaseSpec, LockState, ModeReply, NeedsMessages, Proclamation, QueuePosition, QueuedWaiter,
-    Record, RecordChange, RecordWritten, ReleaseReply, RenewReply, RunRequest, RunState,
-    SeveralReply, Store, TurnReply, WatchReply,
+    AcquireReply, Arrival, Attempt, BoxFuture, CallerAcquire, Event, Failure, InFlight,
+    InspectResult, LatchReply, LeaseSpec, LockState, ModeReply, NeedsMessages, Proclamation,
+    QueuePosition, QueuedWaiter, Record, RecordChange, RecordWritten, ReleaseReply, RenewReply,
+    RunRequest, RunState, SeveralReply, Store, TurnReply, WatchReply,
 };
 use crate::url::{RedisTarget, SentinelTarget};
 
@@ -272,6 +272,14 @@ impl Store for RedisStore {
         limit: Moment,
     ) -> BoxFuture<'a, Result<RunState, Failure>> {
         Box::pin(self.try_run_step(request, limit))
+    }
+
+    fn arrive<'a>(
+        &'a self,
+        arrival: &'a Arrival,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<LatchReply, Failure>> {
+        Box::pin(async move { Ok(self.perform(&Arrive(arrival), limit).await?.reply) })
     }
 
     fn watch<'a>(
