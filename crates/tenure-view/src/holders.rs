@@ -167,7 +167,8 @@ impl LockReport {
     fn held_by(&mut self, lease: &LeaseId, client: Option<&ClientRecord>) {
         self.held = true;
         self.lease_id = Some(lease.to_string());
-        self.foreign = !lease.is_tenure() && lease.mode() == Mode::Exclusive;
+        let is_lock = lease.mode() == Mode::Exclusive && lease.latch().is_none();
+        self.foreign = !lease.is_tenure() && is_lock;
         self.holder = client.map(ClientReport::of);
         self.limit = lease.semaphore_limit();
     }
@@ -312,9 +313,18 @@ impl LockReport {
             }
             (_, _, Some(client)) => client.who(),
             (Some(host), None, None) => printable(host),
+            _ if self.latch().is_some() => self.latch().unwrap_or_default(),
             _ if self.foreign => "another library".to_owned(),
             _ => "unknown client".to_owned(),
         }
+    }
+
+    /// What it is if it is no lock but a latch.
+    fn latch(&self) -> Option<String> {
+        let lease = LeaseId::new(self.lease_id.as_deref()?);
+        let (need, is_open) = lease.latch()?;
+        let open = if is_open { "open" } else { "closed" };
+        Some(format!("{open} latch of {need} parties"))
     }
 
     /// How long it has been held, if that is known.

@@ -9,6 +9,7 @@ use crate::builder::Builder;
 use crate::client_handle::ClientHandle;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::latch::Latch;
 use crate::layout::Layout;
 use crate::locks::{Locks, delegate_to_locks};
 use crate::moment::{Clock, ManualClock};
@@ -86,6 +87,11 @@ impl Tenure {
     /// [`Semaphore`].
     pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Semaphore {
         self.locks.semaphore(name.as_ref(), limit)
+    }
+
+    /// A latch with this name: it opens when `need` parties have arrived. See [`Latch`].
+    pub fn latch(&self, name: impl AsRef<str>, need: u32) -> Latch {
+        self.locks.latch(name.as_ref(), need)
     }
 
     /// One fire time of a schedule: of all processes whose timer fires for it, at most one completes the

@@ -159,6 +159,10 @@ impl Listed {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((need, is_open)) = self.lease.latch() {
+            let open = if is_open { "an open" } else { "a closed" };
+            return write!(f, "{open} latch of `{need}` parties");
+        }
         let stands_for_several = self.lease.is_phase() || self.lease.semaphore_limit().is_some();
         match (self.lease.semaphore_limit(), self.readers) {
             (Some(limit), 0) => write!(f, "all permits of `{limit}`")?,

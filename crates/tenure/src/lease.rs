@@ -40,6 +40,8 @@ const PERMIT_MARK: &str = "00000";
 const PHASE_PREFIX: &str = "tenure:shared:";
 /// How the key of a semaphore begins; then follows its limit.
 const SEMAPHORE_PREFIX: &str = "tenure:semaphore:";
+/// What the key of a latch begins with.
+const LATCH_PREFIX: &str = "tenure:latch:";
 
 /// A fencing token: a number that increases with every grant of a lock.
 ///
@@ -154,6 +156,12 @@ impl LeaseId {
         Self(format!("{SEMAPHORE_PREFIX}{limit}").into())
     }
 
+    /// What a latch has in place of a lease id.
+    pub(crate) fn of_latch(need: u32, is_open: bool) -> Self {
+        let open = if is_open { ":open" } else { "" };
+        Self(format!("{LATCH_PREFIX}{need}{open}").into())
+    }
+
     /// What a lock has in place of a lease id while readers share it in the phase with this fence.
     pub(crate) fn of_phase(fence: Fence) -> Self {
         Self(format!("{PHASE_PREFIX}{fence}").into())
@@ -224,6 +232,17 @@ impl LeaseId {
     /// The limit of the semaphore that has this in place of a lease id.
     pub fn semaphore_limit(&self) -> Option<u32> {
         self.0.strip_prefix(SEMAPHORE_PREFIX)?.parse().ok()
+    }
+
+    /// How many parties the [latch](crate::Latch) needs that has this in place of a lease id, and whether
+    /// it is open.
+    pub fn latch(&self) -> Option<(u32, bool)> {
+        let latch = self.0.strip_prefix(LATCH_PREFIX)?;
+        let (need, is_open) = match latch.strip_suffix(":open") {
+            Some(need) => (need, true),
+            None => (latch, false),
+        };
+        Some((need.parse().ok()?, is_open))
     }
 
     /// Whether this is in place of the lease ids of several readers that share a lock.

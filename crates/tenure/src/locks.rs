@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::guard::Guard;
 use crate::holder::{ClientRecord, Listing};
 use crate::holds::Holds;
+use crate::latch::Latch;
 use crate::lease::{ClientId, Lease, LeaseId, check_ttl};
 use crate::lock::Lock;
 use crate::moment::Moment;
@@ -88,6 +89,12 @@ impl Locks {
     /// [`Tenure::semaphore`](crate::Tenure::semaphore).
     pub(crate) fn semaphore(&self, name: &str, limit: u32) -> Semaphore {
         Semaphore::new(&self.client, name, limit)
+    }
+
+    /// A latch with this name. Not every deployment has latches, so this is offered by
+    /// [`Tenure::latch`](crate::Tenure::latch).
+    pub(crate) fn latch(&self, name: &str, need: u32) -> Latch {
+        Latch::new(&self.client, name, need)
     }
 
     /// One fire time of a schedule. Not every deployment remembers runs, so this is offered by

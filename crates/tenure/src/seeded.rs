@@ -213,6 +213,16 @@ bugs! {
     OnceForgetsEarly = "once-forgets-early",
     /// a run whose caller has gone counts as begun
     OnceUnclaimedBegan = "once-unclaimed-began",
+    /// arrivals at a latch are counted instead of parties
+    LatchCountsArrivals = "latch-counts-arrivals",
+    /// a latch opens for one party too few
+    LatchOpensEarly = "latch-opens-early",
+    /// a latch waits for as many parties as its last caller says
+    LatchNeedNotCompared = "latch-need-not-compared",
+    /// a latch that is open is closed by a party that arrives late
+    LatchCloses = "latch-closes",
+    /// a waiter of a latch is not told that it opens
+    LatchNotTold = "latch-not-told",
     /// a lost lease is handed on
     HandOffLost = "hand-off-lost",
     /// a lock is handed on for as long as somebody waits
@@ -365,6 +375,30 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
         "native/once.lua",
         "'PX', remember)",
         "'PX', math.max(redis.call('PTTL', KEYS[1]), 1))",
+    ),
+    (
+        Bug::LatchCountsArrivals,
+        "native/latch.lua",
+        "redis.call('SADD', KEYS[2], party)",
+        "redis.call('SADD', KEYS[2], party .. redis.call('SCARD', KEYS[2]))",
+    ),
+    (
+        Bug::LatchOpensEarly,
+        "native/latch.lua",
+        "if arrived < need then",
+        "if arrived < need - 1 then",
+    ),
+    (
+        Bug::LatchNeedNotCompared,
+        "native/latch.lua",
+        "elseif tonumber(known) ~= need then",
+        "elseif false then",
+    ),
+    (
+        Bug::LatchCloses,
+        "native/latch.lua",
+        "elseif open == ':open' then",
+        "elseif open == ':open' and party == '' then",
     ),
     (
         Bug::UpgradeBesideReaders,

@@ -189,6 +189,20 @@ impl Settings {
         Err(Error::invalid_setting("a schedule", schedule, cause))
     }
 
+    /// # Errors
+    ///
+    /// If there are no latches on this deployment.
+    pub(crate) fn check_latches(&self, name: &str) -> Result<()> {
+        let cause = if self.longest_ttl.is_some() {
+            "a Redlock has no latches: different majorities of its nodes have seen different parties"
+        } else if self.layout == Layout::Redisson {
+            "there are no latches in Redisson's layout: use the layout `native`"
+        } else {
+            return Ok(());
+        };
+        Err(Error::invalid_setting("a latch", name, cause))
+    }
+
     /// For how long a lease of this ttl is kept after its grant, if at all: as its lock asks, or as
     /// the client does for every lock.
     ///

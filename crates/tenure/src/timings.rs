@@ -177,6 +177,8 @@ words! {
         Proclaim = "proclaim",
         /// Begin or complete a run for a fire time, or look at one.
         Once = "once",
+        /// Arrive at a latch, or look at one.
+        Latch = "latch",
         /// Vote, as one of several independent servers.
         Vote = "vote",
         /// Restore a lost lease, as one of several independent servers.

@@ -8,6 +8,7 @@ use super::block_on::block_on;
 use super::election::{Client, Election};
 use super::guard::Guard;
 use super::handle::{Handle, holds_of_this_thread};
+use super::latch::Latch;
 use super::lock::Lock;
 use super::multi_lock::MultiLock;
 use super::once::Once;
@@ -68,6 +69,10 @@ impl Locks {
 
     pub(super) fn semaphore(&self, name: &str, limit: u32) -> Semaphore {
         Semaphore::new(&self.handle, name, limit)
+    }
+
+    pub(super) fn latch(&self, name: &str, need: u32) -> Latch {
+        Latch::new(&self.handle, name, need)
     }
 
     pub(super) fn once(&self, schedule: &str, fire_time: &str) -> Once {

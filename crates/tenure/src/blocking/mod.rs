@@ -24,6 +24,7 @@ use std::time::Duration;
 pub use self::block_on::block_on;
 pub use self::election::{Client, Election, Leadership, Observer};
 pub use self::guard::Guard;
+pub use self::latch::Latch;
 pub use self::lock::Lock;
 pub use self::locks::Locks;
 use self::locks::delegate_to_locks;
@@ -43,6 +44,7 @@ mod block_on;
 mod election;
 mod guard;
 mod handle;
+mod latch;
 mod lock;
 mod locks;
 mod multi_guard;
@@ -99,6 +101,11 @@ impl Tenure {
     /// A semaphore with this name. See [`tenure::Semaphore`](crate::Semaphore).
     pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Semaphore {
         self.locks.semaphore(name.as_ref(), limit)
+    }
+
+    /// A latch with this name. See [`tenure::Latch`](crate::Latch).
+    pub fn latch(&self, name: impl AsRef<str>, need: u32) -> Latch {
+        self.locks.latch(name.as_ref(), need)
     }
 
     /// One fire time of a schedule. See [`tenure::Once`](crate::Once).

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{AcquireReply, Attempt, Busy, Failure, SeveralReply, Slots, a_semaphore};
+use crate::store::{AcquireReply, Attempt, Busy, Failure, SeveralReply, Slots, another_kind};
 
 /// The result of an attempt for several locks.
 pub(crate) enum SeveralOutcome {
@@ -150,8 +150,8 @@ impl Acquisitions {
                 Ok(Ok(SeveralGrant::Granted(granted)))
             }
             Ok(SeveralReply::Busy { at, busy }) => {
-                if let Some(limit) = busy.holder.semaphore_limit() {
-                    return Err(a_semaphore(self.name(at), limit));
+                if let Some(refused) = another_kind(self.name(at), &busy.holder) {
+                    return Err(refused);
                 }
                 core.stats.found_busy();
                 Ok(Ok(SeveralGrant::Busy(at, busy)))

@@ -16,7 +16,7 @@ use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 use crate::store::{
     AcquireReply, Attempt, Busy, Failure, InFlight, LeaseSpec, NotYet, OfferedGrant, Wish,
-    a_semaphore,
+    another_kind,
 };
 
 /// How long a caller that gives up waits for the cleanup. The cleanup continues in any case.
@@ -185,10 +185,9 @@ impl Acquisition {
     ) -> Result<AttemptOutcome, Failure> {
         match answer {
             Ok(AcquireReply::Busy(busy)) => {
-                if let Some(limit) = busy.holder.semaphore_limit()
-                    && self.request.mode != Mode::Permit
-                {
-                    return Err(a_semaphore(&self.request.name, limit));
+                let refused = another_kind(&self.request.name, &busy.holder);
+                if let Some(refused) = refused.filter(|_| self.request.mode != Mode::Permit) {
+                    return Err(refused);
                 }
                 core.stats.found_busy();
                 Ok(AttemptOutcome::Busy(busy))

@@ -28,6 +28,7 @@ pub(crate) mod health;
 pub(crate) mod heartbeat;
 pub(crate) mod keep;
 pub(crate) mod kept_leases;
+pub(crate) mod latch;
 pub(crate) mod list;
 pub(crate) mod local_queue;
 pub(crate) mod observe;

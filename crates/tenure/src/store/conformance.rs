@@ -12,8 +12,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use super::memory::machine::{Effect, Machine, MachineReply, ModeUnchanged};
 use super::redis::RedisStore;
 use super::{
-    AcquireReply, Attempt, Event, Failure, LeaseSpec, ModeReply, PermitRequest, ReleaseReply,
-    RenewReply, RunRequest, RunState, RunStep, SeveralReply, Slots, Store, TurnReply, Wish,
+    AcquireReply, Arrival, Attempt, Event, Failure, LatchReply, LeaseSpec, ModeReply,
+    PermitRequest, ReleaseReply, RenewReply, RunRequest, RunState, RunStep, SeveralReply, Slots,
+    Store, TurnReply, Wish,
 };
 use crate::error::ErrorKind;
 use crate::layout::Layout;
@@ -85,6 +86,12 @@ enum Step {
     Look {
         name: usize,
     },
+    /// A party arrives at a latch, or a look at one; only where waiters are in order.
+    Arrive {
+        name: usize,
+        need: u32,
+        party: Option<u32>,
+    },
     /// A step of a run, only of locks whose waiters are in order.
     Run {
         name: usize,
@@ -121,6 +128,7 @@ enum Said {
         meta: BTreeMap<String, String>,
     },
     Run(RunState),
+    Latch(LatchReply),
     Free,
 }
 
@@ -241,6 +249,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (name.clone(), lease.clone()).prop_map(|(name, lease)| Step::Release { name, lease }),
         1 => (name.clone(), 1..=LIMIT).prop_map(|(name, limit)| Step::Resize { name, limit }),
         1 => name.clone().prop_map(|name| Step::Look { name }),
+        3 => (name.clone(), 1..3_u32, proptest::option::of(0..3_u32))
+            .prop_map(|(name, need, party)| Step::Arrive { name, need, party }),
         3 => (name.clone(), lease.clone(), run_step())
             .prop_map(|(name, lease, step)| Step::Run { name, lease, step }),
         2 => name.prop_map(|name| Step::Vanish { name }),
@@ -385,6 +395,7 @@ impl Both {
             Step::Adopt { name, from, lease } => self.adopt(name, from, lease).await,
             Step::ChangeMode { name, from, lease } => self.change_mode(name, from, lease).await,
             Step::Look { name } => self.inspect(name).await,
+            Step::Arrive { name, need, party } => self.arrive(name, need, party).await,
             Step::Run { name, lease, step } => self.run_step(name, lease, step).await,
             Step::Vanish { name } => self.vanish(name),
             Step::Age => self.age().await,
@@ -550,6 +561,28 @@ impl Both {
         let redis = self.store.resize(&self.names[name], limit, soon()).await;
         let say = |is_resized| if is_resized { Said::Yes } else { Said::Free };
         (say(machine.is_ok()), say(redis.is_ok()))
+    }
+
+    /// A third name, because a latch would keep all locks of its name from being acquired.
+    async fn arrive(&mut self, name: usize, need: u32, party: Option<u32>) -> (Said, Said) {
+        if self.kind != Leases::HalfInOrder {
+            return (Said::Free, Said::Free);
+        }
+        // Now and then of a name that is a lock.
+        let name = match need {
+            1 if party.is_none() => self.names[name].clone(),
+            _ => LockName::new(format!("latch{name}")).unwrap(),
+        };
+        let arrival = Arrival {
+            name,
+            need,
+            remember: TTL,
+            party: party.map(|party| party.to_string()),
+        };
+        let mut effects = Vec::new();
+        let machine = self.machine.arrive(self.now_us, &arrival, &mut effects);
+        let redis = self.store.arrive(&arrival, soon()).await.unwrap();
+        (Said::Latch(machine), Said::Latch(redis))
     }
 
     async fn run_step(&mut self, name: usize, lease: usize, step: RunStep) -> (Said, Said) {

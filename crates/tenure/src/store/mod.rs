@@ -19,6 +19,7 @@ use crate::name::LockName;
 use crate::pending_work::Pending;
 use crate::standing::LostReason;
 
+mod arrival;
 #[cfg(test)]
 mod conformance;
 pub(crate) mod memory;
@@ -26,6 +27,7 @@ pub(crate) mod redis;
 pub(crate) mod redlock;
 mod run_record;
 
+pub(crate) use self::arrival::{Arrival, LatchReply};
 pub(crate) use self::run_record::{RunRequest, RunState, RunStep};
 
 /// How long a released lock is reserved at most for the next waiter. Long enough for a slow process
@@ -189,6 +191,16 @@ pub(crate) trait Store: Send + Sync + 'static {
         _limit: Moment,
     ) -> BoxFuture<'a, Result<RunState, Failure>> {
         let error = Error::new(ErrorKind::Unsupported, "this store remembers no runs");
+        Box::pin(std::future::ready(Err(Failure::refused(error))))
+    }
+
+    /// A party arrives at a latch, or a look at one. A repetition changes nothing more.
+    fn arrive<'a>(
+        &'a self,
+        _arrival: &'a Arrival,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<LatchReply, Failure>> {
+        let error = Error::new(ErrorKind::Unsupported, "this store has no latches");
         Box::pin(std::future::ready(Err(Failure::refused(error))))
     }
 
@@ -757,7 +769,7 @@ pub(crate) fn a_lock(name: &LockName, holder: &LeaseId) -> Failure {
 }
 
 /// The refusal of a lock because the name is that of a semaphore.
-pub(crate) fn a_semaphore(name: &LockName, limit: u32) -> Failure {
+fn a_semaphore(name: &LockName, limit: u32) -> Failure {
     Failure::refused(Error::new(
         ErrorKind::NotALock,
         format!(
@@ -765,6 +777,23 @@ pub(crate) fn a_semaphore(name: &LockName, limit: u32) -> Failure {
              `semaphore`, or another name"
         ),
     ))
+}
+
+/// The refusal of a lock because the name is that of a latch.
+fn a_latch(name: &LockName) -> Failure {
+    Failure::refused(Error::new(
+        ErrorKind::NotALock,
+        format!("cannot lock `{name}`: it is a latch; use `latch`, or another name"),
+    ))
+}
+
+/// The refusal of a lock if its name is that of something else.
+pub(crate) fn another_kind(name: &LockName, holder: &LeaseId) -> Option<Failure> {
+    if holder.latch().is_some() {
+        return Some(a_latch(name));
+    }
+    let limit = holder.semaphore_limit()?;
+    Some(a_semaphore(name, limit))
 }
 
 /// A request whose reply was lost, and until when the server may still run it.

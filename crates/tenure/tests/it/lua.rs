@@ -28,6 +28,7 @@ pub const FAIR_ACQUIRE: &str = script!("native/fair_acquire.lua");
 
 pub const PERMIT_ACQUIRE: &str = script!("native/permit_acquire.lua");
 pub const PERMIT_RENEW: &str = script!("native/permit_renew.lua");
+pub const LATCH: &str = script!("native/latch.lua");
 pub const ONCE: &str = script!("native/once.lua");
 pub const RESIZE: &str = script!("native/resize.lua");
 

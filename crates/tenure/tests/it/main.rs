@@ -46,6 +46,8 @@ mod hand_over;
 mod hazards;
 /// Kept leases, where a real server counts, a keeper dies, and messages are refused.
 mod keep;
+/// Latches, where replies and messages get lost.
+mod latch;
 mod log;
 /// The scripts themselves, run with arguments that the library would never send.
 mod lua;

@@ -64,6 +64,26 @@ async fn a_begin_of_unknown_outcome_counts_as_a_run_that_ended() {
     run.complete().await.unwrap();
 }
 
+/// The server has recorded that the run begins, and its caller is gone before the reply.
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_is_gone_when_its_run_begins_leaves_no_run() {
+    let wire = Wire::start();
+    let (a, b) = (wire.client().await, wire.bystander().await);
+    let (once, other) = (a.once("nightly", 3), b.once("nightly", 3));
+    wire.proxy.delay_replies(ms(1_000));
+    let mut redis = wire.server.client();
+    let is_recorded = soon(async || redis.command(&["EXISTS", RECORD]).int() == 1);
+    tokio::select! {
+        biased;
+        is_recorded = is_recorded => assert!(is_recorded),
+        start = once.try_begin() => panic!("the reply was faster: {start:?}"),
+    }
+    wire.proxy.heal();
+    let is_new = async || other.state().await.unwrap() == OnceState::New;
+    assert!(soon(is_new).await, "{:?}", other.state().await);
+    begin(&b).await.complete().await.unwrap();
+}
+
 #[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_keys_of_a_run_expire() {
     let server = RedisServer::start();

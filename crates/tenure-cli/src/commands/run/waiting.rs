@@ -111,6 +111,9 @@ pub fn describe(holder: &Holder) -> String {
 }
 
 fn described(holder: &Holder) -> String {
+    if holder.lease.latch().is_some() {
+        return holder.to_string();
+    }
     if let Some(limit) = holder.lease.semaphore_limit() {
         let (leases, alone) = (holder.readers, described_alone(holder));
         return format!("{leases} leases of its {limit} permits, among them {alone}");

@@ -9,6 +9,7 @@ use crate::leader::{elected_meta, is_candidate_meta, proclaim_in, term_of};
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::mode::Mode;
 use crate::name::LockName;
+use crate::store::memory::latches::Latch;
 use crate::store::memory::permits::Permits;
 use crate::store::memory::runs::RunRecord;
 use crate::store::{
@@ -25,6 +26,7 @@ pub(crate) struct Machine {
     /// Locks that readers share. A lock is in one of the two at most.
     phases: HashMap<LockName, Phase>,
     pub(super) semaphores: HashMap<LockName, Permits>,
+    pub(super) latches: HashMap<LockName, Latch>,
     /// The last run for each fire time of a schedule, by the name of its lock.
     pub(super) runs: HashMap<LockName, RunRecord>,
     fences: HashMap<LockName, Expiring<u64>>,
@@ -160,7 +162,7 @@ impl Machine {
         let LeaseSpec { name, id, .. } = &attempt.held;
         let is_free = self.live(name, now_us).is_none()
             && self.phase(name, now_us).is_none()
-            && !self.semaphores.contains_key(name);
+            && self.busy_other_kind(name, now_us).is_none();
         let first = self.queues.get(name).and_then(VecDeque::front);
         if !is_free || first.is_none_or(|first| first == id) {
             let reply = self.acquire_alone(now_us, attempt, effects);
@@ -185,7 +187,7 @@ impl Machine {
         let LeaseSpec { name, id, ttl, .. } = &attempt.held;
         let end_us = now_us + micros(*ttl);
         let others = self.busy_readers(name, now_us);
-        if let Some(busy) = others.or_else(|| self.busy_semaphore(name, now_us)) {
+        if let Some(busy) = others.or_else(|| self.busy_other_kind(name, now_us)) {
             if attempt.queue {
                 self.join_queue(name, id);
             }
@@ -249,7 +251,7 @@ impl Machine {
             self.leave_queue(name, id);
             return MachineReply::Granted(fence);
         }
-        if let Some(busy) = self.busy_semaphore(name, now_us) {
+        if let Some(busy) = self.busy_other_kind(name, now_us) {
             if attempt.queue {
                 self.join_queue(name, id);
             }
@@ -321,7 +323,7 @@ impl Machine {
                 return Err((at, LeaseId::of_phase(phase.fence), left_us));
             }
             if let Some(MachineReply::Busy { holder, left_us }) =
-                self.busy_semaphore(&held.name, now_us)
+                self.busy_other_kind(&held.name, now_us)
             {
                 return Err((at, holder, left_us));
             }
@@ -602,6 +604,16 @@ impl Machine {
 
     pub(crate) fn inspect(&mut self, now_us: u64, name: &LockName) -> Option<LockState> {
         let fence = Fence::new(self.fences.get(name).map_or(0, |fence| fence.value));
+        let latch = self.latches.get(name);
+        if let Some(latch) = latch.filter(|latch| latch.end_us > now_us) {
+            return Some(LockState {
+                id: latch.key(),
+                remaining: Some(std::time::Duration::from_micros(latch.end_us - now_us)),
+                fence: None,
+                meta: BTreeMap::new(),
+                readers: Readers::default(),
+            });
+        }
         if let Some(permits) = self.semaphores.get_mut(name) {
             permits.drop_ended(now_us);
             let (_, last_us) = permits.ends_us()?;
@@ -753,6 +765,18 @@ impl Machine {
         MachineReply::Busy { holder, left_us }
     }
 
+    /// That the name is that of a semaphore or a latch.
+    pub(super) fn busy_other_kind(&mut self, name: &LockName, now_us: u64) -> Option<MachineReply> {
+        let latch = self.latches.get(name);
+        if let Some(latch) = latch.filter(|latch| latch.end_us > now_us) {
+            return Some(MachineReply::Busy {
+                holder: latch.key(),
+                left_us: latch.end_us - now_us,
+            });
+        }
+        self.busy_semaphore(name, now_us)
+    }
+
     fn busy_readers(&mut self, name: &LockName, now_us: u64) -> Option<MachineReply> {
         let phase = self.phase(name, now_us)?;
         Some(MachineReply::Busy {
@@ -813,7 +837,7 @@ impl Machine {
         }
     }
 
-    fn tell_observers(&mut self, name: &LockName, effects: &mut Vec<Effect>) {
+    pub(super) fn tell_observers(&mut self, name: &LockName, effects: &mut Vec<Effect>) {
         let observers = self.observers.remove(name).into_iter().flatten();
         effects.extend(observers.map(|by| Effect::Observed {
             name: name.clone(),

@@ -15,12 +15,13 @@ use crate::moment::{Clock, Moment};
 use crate::name::LockName;
 use crate::pending_work::Pending;
 use crate::store::{
-    AcquireReply, Attempt, BoxFuture, Busy, CallerAcquire, Event, Failure, InFlight, InspectResult,
-    LeaseSpec, LockState, ModeReply, NeedsMessages, NotHeld, Proclamation, Record, RecordChange,
-    RecordWritten, ReleaseReply, RenewReply, RunRequest, RunState, SeveralReply, Slots, Store,
-    TurnReply, WatchReply, a_lock, other_limit,
+    AcquireReply, Arrival, Attempt, BoxFuture, Busy, CallerAcquire, Event, Failure, InFlight,
+    InspectResult, LatchReply, LeaseSpec, LockState, ModeReply, NeedsMessages, NotHeld,
+    Proclamation, Record, RecordChange, RecordWritten, ReleaseReply, RenewReply, RunRequest,
+    RunState, SeveralReply, Slots, Store, TurnReply, WatchReply, a_lock, other_limit,
 };
 
+mod latches;
 pub(crate) mod machine;
 mod permits;
 mod runs;
@@ -281,6 +282,19 @@ impl Store for MemoryStore {
     ) -> BoxFuture<'a, Result<RunState, Failure>> {
         let now_us = self.now_us();
         done(Ok(self.state().machine.run_step(now_us, request)))
+    }
+
+    fn arrive<'a>(
+        &'a self,
+        arrival: &'a Arrival,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<LatchReply, Failure>> {
+        let mut effects = Vec::new();
+        let mut state = self.state();
+        let now_us = self.now_us();
+        let reply = state.machine.arrive(now_us, arrival, &mut effects);
+        state.publish(effects);
+        done(Ok(reply))
     }
 
     fn watch<'a>(

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::latches::Latch;
 use super::machine::{Absent, Effect, Machine, MachineReply, micros};
 use crate::holder::Slots;
 use crate::lease::LeaseId;
@@ -137,7 +138,9 @@ impl Machine {
         let phase = self
             .phase(name, now_us)
             .map(|phase| LeaseId::of_phase(phase.fence));
-        if let Some(holder) = holder.or(phase) {
+        let latch = self.latches.get(name);
+        let latch = latch.filter(|latch| latch.end_us > now_us);
+        if let Some(holder) = holder.or(phase).or(latch.map(Latch::key)) {
             return MachineReply::Lock(holder);
         }
         let new = || Permits::new(wish.limit);
@@ -218,6 +221,10 @@ impl Machine {
             && !holder.as_str().is_empty()
         {
             return Err(holder);
+        }
+        let latch = self.latches.get(name);
+        if let Some(latch) = latch.filter(|latch| latch.end_us > now_us) {
+            return Err(latch.key());
         }
         let permits = self.semaphores.entry(name.clone());
         let permits = permits.or_insert_with(|| Permits::new(limit));

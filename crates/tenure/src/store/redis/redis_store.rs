@@ -11,7 +11,7 @@ use super::channels::Channels;
 use super::cluster::{Cluster, Route, Slot};
 use super::keys::Keys;
 use super::node::Node;
-use super::operation::{Proclaim, Release, Resize};
+use super::operation::{Arrive, Proclaim, Release, Resize};
 use super::routes::Routes;
 use super::server::Server;
 use crate::error::{Error, Result};
@@ -24,10 +24,10 @@ use crate::seeded::{Bug, bug};
 use crate::settings::RESPONSE_TIMEOUT_DEFAULT;
 use crate::stats::Stats;
 use crate::store::{
-    AcquireReply, Attempt, BoxFuture, CallerAcquire, Event, Failure, InFlight, InspectResult,
-    LeaseSpec, LockState, ModeReply, NeedsMessages, Proclamation, QueuePosition, QueuedWaiter,
-    Record, RecordChange, RecordWritten, ReleaseReply, RenewReply, RunRequest, RunState,
-    SeveralReply, Store, TurnReply, WatchReply,
+    AcquireReply, Arrival, Attempt, BoxFuture, CallerAcquire, Event, Failure, InFlight,
+    InspectResult, LatchReply, LeaseSpec, LockState, ModeReply, NeedsMessages, Proclamation,
+    QueuePosition, QueuedWaiter, Record, RecordChange, RecordWritten, ReleaseReply, RenewReply,
+    RunRequest, RunState, SeveralReply, Store, TurnReply, WatchReply,
 };
 use crate::url::{RedisTarget, SentinelTarget};
 
@@ -273,6 +273,14 @@ impl Store for RedisStore {
         limit: Moment,
     ) -> BoxFuture<'a, Result<RunState, Failure>> {
         Box::pin(self.try_run_step(request, limit))
+    }
+
+    fn arrive<'a>(
+        &'a self,
+        arrival: &'a Arrival,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<LatchReply, Failure>> {
+        Box::pin(async move { Ok(self.perform(&Arrive(arrival), limit).await?.reply) })
     }
 
     fn watch<'a>(

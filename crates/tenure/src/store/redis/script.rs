@@ -57,6 +57,9 @@ pub(super) static ACQUIRE_SEVERAL: LazyLock<Script> =
 /// Not in Redisson's layout, as the fair locks of runs.
 pub(super) static ONCE: LazyLock<Script> = LazyLock::new(|| script!("native/once.lua"));
 
+/// Not in Redisson's layout, which has no latches of ours.
+pub(super) static LATCH: LazyLock<Script> = LazyLock::new(|| script!("native/latch.lua"));
+
 /// The scripts of a lock in one layout. Keys, arguments and replies are the same in all layouts,
 /// except what release.lua must know about other libraries' channels.
 pub(super) struct LockScripts {
@@ -238,7 +241,7 @@ impl RedlockScripts {
 }
 
 /// All scripts that a client may send, with their files.
-pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 27] {
+pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 28] {
     let LockScripts {
         exclusive,
         shared,
@@ -273,6 +276,7 @@ pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 27] {
         ("renew_all.lua", &RENEW_ALL),
         ("acquire_several.lua", &ACQUIRE_SEVERAL),
         ("once.lua", &ONCE),
+        ("latch.lua", &LATCH),
     ]
 }
 

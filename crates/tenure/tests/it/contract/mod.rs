@@ -7,6 +7,7 @@ mod fences;
 mod guards;
 mod hand_off;
 mod keep;
+mod latch;
 mod lifecycle;
 mod living;
 mod mode_change;
@@ -107,8 +108,15 @@ const QUEUED: [&str; 31] = [
     "listings_tell_what_is_kept",
 ];
 
-/// The parts that are about shared leases, semaphores, fair locks and runs of schedules.
-const SHARED: [&str; 5] = ["shared", "mode_change", "semaphore", "fair", "once"];
+/// The parts that are about shared leases, semaphores, fair locks, runs of schedules and latches.
+const SHARED: [&str; 6] = [
+    "shared",
+    "mode_change",
+    "semaphore",
+    "fair",
+    "once",
+    "latch",
+];
 
 /// Whether the leases of a deployment cannot be shared, and it has no semaphores, fair locks and runs.
 fn without_shared(deployment: &str) -> bool {

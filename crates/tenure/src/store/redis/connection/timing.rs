@@ -107,6 +107,7 @@ fn call_of_file(file: &str) -> Call {
         "look.lua" => Call::Look,
         "proclaim.lua" => Call::Proclaim,
         "once.lua" => Call::Once,
+        "latch.lua" => Call::Latch,
         "record.lua" => Call::Record,
         "clients.lua" => Call::Clients,
         "reign.lua" => Call::Reign,

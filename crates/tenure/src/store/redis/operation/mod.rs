@@ -6,6 +6,7 @@
 pub(super) use self::acquire::Acquire;
 pub(super) use self::acquire_several::AcquireSeveral;
 pub(super) use self::adopt::Adopt;
+pub(super) use self::arrive::Arrive;
 pub(super) use self::change_mode::ChangeMode;
 pub(super) use self::description::{Operation, Rejection, ScriptReply, ServerContext};
 pub(super) use self::heartbeat::Heartbeat;
@@ -25,6 +26,7 @@ pub(super) use self::waiters::Waiters;
 mod acquire;
 mod acquire_several;
 mod adopt;
+mod arrive;
 mod change_mode;
 mod description;
 mod heartbeat;
