@@ -57,7 +57,7 @@ impl Connection {
         if self.wire().sends_at_once() {
             self.send_waiting(waiting, read_by);
             if read_by == ReadBy::Caller {
-                self.wire().spin();
+                self.wire().read_on_caller();
             }
         } else if waiting.calls < CALLS_MAX {
             drop(waiting);

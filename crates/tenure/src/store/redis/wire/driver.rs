@@ -65,8 +65,8 @@ impl Driver {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.state();
         let is_idle = state.out.is_empty() && !state.gathering && self.output.is_empty();
-        if !state.callers_read || !is_idle || state.is_closed() {
-            state.callers_read = false;
+        if !state.driver_rests || !is_idle || state.is_closed() {
+            state.driver_rests = false;
             self.rest = None;
             return Poll::Ready(());
         }
@@ -74,7 +74,7 @@ impl Driver {
         self.stream.rest();
         while rest.timer.as_mut().poll(context).is_ready() {
             if rest.sent == state.sent {
-                state.callers_read = false;
+                state.driver_rests = false;
                 self.rest = None;
                 return Poll::Ready(());
             }
@@ -87,7 +87,8 @@ impl Driver {
     /// Works until the connection ends.
     fn poll_work(&mut self, context: &mut Context<'_>) -> Poll<WireError> {
         loop {
-            if let Poll::Ready(error) = self.poll_replies(context) {
+            let caller_reads = self.shared.state().caller_reads;
+            if !caller_reads && let Poll::Ready(error) = self.poll_replies(context) {
                 return Poll::Ready(error);
             }
             let is_written = match self.poll_output(context) {
@@ -98,6 +99,10 @@ impl Driver {
             let mut state = self.shared.state();
             if let Some(error) = &state.closed {
                 return Poll::Ready(error.clone());
+            }
+            if caller_reads && !state.caller_reads {
+                // The caller is done, and could not wake a driver that does not sleep.
+                continue;
             }
             if !is_written || state.out.is_empty() && !state.gathering {
                 state.driver = Some(context.waker().clone());

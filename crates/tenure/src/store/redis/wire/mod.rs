@@ -14,26 +14,26 @@ use std::task::Waker;
 
 use tokio::sync::{mpsc, oneshot};
 
+#[cfg(unix)]
+use self::caller_read::CallerRead;
 use self::driver::Driver;
 use self::input::Input;
 pub(crate) use self::push::Push;
 use self::resp::Received;
 #[cfg(unix)]
 use self::socket::Socket;
-#[cfg(unix)]
-use self::spin::Spin;
 pub(super) use self::stream::Stream;
 use super::command::{Cmd, Pipeline, cmd};
 use super::value::Value;
 
+#[cfg(unix)]
+mod caller_read;
 mod driver;
 mod input;
 mod push;
 mod resp;
 #[cfg(unix)]
 mod socket;
-#[cfg(unix)]
-mod spin;
 mod stream;
 
 /// An open connection. Closed when it is dropped.
@@ -58,7 +58,7 @@ pub(super) type Reply<T> = Result<T, WireError>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadBy {
     Driver,
-    /// The caller, if the reply comes at once: see [`Wire::spin`].
+    /// The caller, if the reply comes at once: see [`Wire::read_on_caller`].
     Caller,
 }
 
@@ -70,7 +70,7 @@ struct Shared {
     #[cfg(unix)]
     socket: Option<Socket>,
     #[cfg(unix)]
-    spin: Spin,
+    caller_read: CallerRead,
     /// Locked before `state`, and while replies are matched to requests: they must stay in order.
     input: Mutex<Input>,
     /// Where what the server sends unasked goes.
@@ -94,7 +94,9 @@ struct State {
     /// The driver, while it sleeps.
     driver: Option<Waker>,
     /// Whether the driver leaves replies to the callers that wait for them.
-    callers_read: bool,
+    driver_rests: bool,
+    /// Whether a caller waits for replies on its own thread, so that the driver must not read them.
+    caller_reads: bool,
     closed: Option<WireError>,
 }
 
@@ -131,7 +133,7 @@ impl Wire {
             #[cfg(unix)]
             socket: stream.socket(),
             #[cfg(unix)]
-            spin: Spin::default(),
+            caller_read: CallerRead::default(),
             input: Mutex::new(Input::new()),
             pushes,
             gather: OnceLock::new(),
@@ -146,7 +148,7 @@ impl Wire {
         self.shared
             .send(Awaited::One(sender), read_by, |out| command.encode(out));
         if read_by == ReadBy::Caller {
-            self.spin();
+            self.read_on_caller();
         }
         reply.await.unwrap_or(Err(WireError::Closed))
     }
@@ -197,7 +199,7 @@ impl Wire {
 
     /// Sends what `encode` writes of a batch with this many requests and replies. `finish` gets the
     /// batch and its replies, on the thread that reads them. A caller that reads its reply must call
-    /// [`spin`](Self::spin) next.
+    /// [`read_on_caller`](Self::read_on_caller) next.
     ///
     /// # Errors
     ///
@@ -239,7 +241,7 @@ impl Wire {
     /// Nothing: only the driver reads.
     #[cfg(not(unix))]
     #[expect(clippy::unused_self, reason = "as on Unix")]
-    pub(super) fn spin(&self) {}
+    pub(super) fn read_on_caller(&self) {}
 
     /// Ends it. Pending requests fail at once, on this thread.
     pub(super) fn close(&self) {
@@ -281,8 +283,8 @@ impl Shared {
             self.write_now(&mut state);
         }
         let needs_driver = !state.out.is_empty() || lone != Some(ReadBy::Caller);
-        let driver = if needs_driver && state.callers_read {
-            state.end_callers_read()
+        let driver = if needs_driver && state.driver_rests {
+            state.end_rest()
         } else if state.out.is_empty() {
             None
         } else {
@@ -393,10 +395,16 @@ impl State {
         self.closed.is_some()
     }
 
-    /// The driver reads again. Returns it, to be woken.
-    fn end_callers_read(&mut self) -> Option<Waker> {
-        self.callers_read = false;
+    /// The driver works again. Returns it, to be woken.
+    fn end_rest(&mut self) -> Option<Waker> {
+        self.driver_rests = false;
         self.driver.take()
+    }
+
+    /// How many requests were answered in all.
+    #[cfg(unix)]
+    fn answered(&self) -> u64 {
+        self.sent - self.awaited.len() as u64
     }
 
     fn note_write(&mut self) {

@@ -4,7 +4,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::ReadBuf;
 use tokio::net::{TcpStream, UnixStream};
@@ -37,6 +39,13 @@ impl Socket {
     pub(super) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let (read, _) = recv(&self.0, buffer, RecvFlags::DONTWAIT)?;
         Ok(read)
+    }
+
+    /// Blocks until there is something to read, or for this long. False if there is nothing.
+    pub(super) fn await_readable(&self, time: Duration) -> bool {
+        let mut readable = [PollFd::new(&self.0, PollFlags::IN)];
+        let time = Timespec::try_from(time).unwrap_or_default();
+        poll(&mut readable, Some(&time)).is_ok_and(|ready| ready > 0)
     }
 
     /// Writes what the socket takes now.

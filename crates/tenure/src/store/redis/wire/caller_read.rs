@@ -1,12 +1,15 @@
-//! A lone caller looks for its reply itself for a moment, before it sleeps.
+//! A lone caller reads its own reply.
 //!
 //! A server on the same machine replies within some microseconds. Most of the time of a request then
 //! goes into waking threads: the one that drives the connection, then the caller. So a caller that is
-//! alone on the connection reads the reply itself if it comes at once. If that works several times in a
-//! row, the driver no longer waits for replies at all, until a caller needs it again. If it does not
-//! work, because the server is further away or busy, it is hardly tried any more.
+//! alone on the connection waits for the reply itself, for a moment, and the driver rests until it is
+//! needed again. If the reply does not come in time, because the server is further away or busy, this
+//! is hardly tried any more.
+//!
+//! Replies are in the order of requests, so no other request waits for longer because the first caller
+//! reads: its own reply comes first.
 
-use std::sync::LazyLock;
+use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Waker;
 use std::time::Duration;
@@ -14,92 +17,101 @@ use std::time::Duration;
 use super::{Shared, Wire};
 use crate::moment::Moment;
 
-/// How long a caller looks for its reply: less than it takes to sleep and to be woken.
-const SPIN_MAX: Duration = Duration::from_micros(50);
+/// How long a caller's thread waits for its reply: about as long as it takes to wake two threads.
+const WAIT_MAX: Duration = Duration::from_micros(100);
 /// At least one request of so many is tried.
 const SKIP_MAX: u32 = 1_024;
-/// After so many replies in a row that callers read themselves, the driver leaves them to callers.
-const ROW: u32 = 16;
 
-/// With one processor, the server could not reply meanwhile.
-static HAS_PROCESSORS: LazyLock<bool> =
-    LazyLock::new(|| std::thread::available_parallelism().is_ok_and(|count| count.get() > 1));
-
-/// When to look for a reply, by how it went before. Callers of several threads may use it at once: it
-/// decides what is fast, not what is right.
+/// When a caller should wait for its reply, by how it went before. Callers of several threads may use
+/// it at once: it decides what is fast, not what is right.
 #[derive(Default)]
-pub(super) struct Spin {
+pub(super) struct CallerRead {
     /// How many requests to skip before the next try.
     skip: AtomicU32,
     /// How many were skipped after the last try; 0 if that helped.
     skipped: AtomicU32,
-    /// How many tries have helped in a row.
-    row: AtomicU32,
 }
 
 impl Wire {
-    /// Waits a moment for replies, on the thread of the caller that sent the only request. The driver
-    /// reads those that do not come.
-    pub(in crate::store::redis) fn spin(&self) {
+    /// Waits a moment for the reply, on the thread of the caller that sent the only request. If it does
+    /// not come, the driver reads it.
+    pub(in crate::store::redis) fn read_on_caller(&self) {
         let shared = &self.shared;
-        if !shared.spin.is_due() {
-            return shared.leave_replies_to_driver();
-        }
-        if shared.read_soon() {
-            if shared.spin.note_helped() {
-                shared.leave_replies_to_callers();
-            }
-        } else {
-            shared.spin.note_in_vain();
-            shared.leave_replies_to_driver();
+        if !shared.caller_read.is_due() {
+            shared.return_replies_to_driver();
+        } else if shared.begin_caller_read() {
+            let came = shared.read_own_reply();
+            shared.caller_read.note(came);
+            shared.end_caller_read(came);
         }
     }
 }
 
 impl Shared {
-    /// Reads replies as they come. Whether all came in time.
-    fn read_soon(&self) -> bool {
+    /// Keeps the driver from reading. False if another caller reads, or if only the driver can.
+    fn begin_caller_read(&self) -> bool {
+        let mut state = self.state();
+        let may_read = self.socket.is_some() && !state.caller_reads && !state.is_closed();
+        if may_read {
+            (state.caller_reads, state.driver_rests) = (true, true);
+        }
+        drop(state);
+        if !may_read {
+            self.return_replies_to_driver();
+        }
+        may_read
+    }
+
+    /// Reads replies until the first of those that are awaited has come. False if it did not come in
+    /// time.
+    fn read_own_reply(&self) -> bool {
         let Some(socket) = &self.socket else {
             return false;
         };
-        let end = Moment::now() + SPIN_MAX;
+        let end = Moment::now() + WAIT_MAX;
+        let answered = self.state().answered();
         let mut done = Vec::new();
         loop {
-            // If it is locked, the driver is reading. The driver also notices errors and the end of the
-            // stream.
-            if let Ok(mut input) = self.input.try_lock()
-                && input.fill_now(socket).is_ok_and(|read| read > 0)
-                && let Err(error) = self.dispatch(input, &mut done)
-            {
-                self.close(&error);
-            }
-            // The driver may have read it.
-            if self.state().awaited.is_empty() {
-                return true;
-            }
-            if Moment::now() >= end {
+            let left = end.saturating_since(Moment::now());
+            if left.is_zero() || !socket.await_readable(left) {
                 return false;
             }
-            std::hint::spin_loop();
+            let mut input = self.input();
+            match input.fill_now(socket) {
+                // The driver also notices errors and the end of the stream.
+                Ok(0) => return false,
+                Ok(_) => {
+                    if let Err(error) = self.dispatch(input, &mut done) {
+                        self.close(&error);
+                    }
+                }
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return false,
+                Err(_) => {}
+            }
+            let state = self.state();
+            if state.answered() > answered || state.awaited.is_empty() {
+                return true;
+            }
         }
     }
 
-    fn leave_replies_to_callers(&self) {
+    /// Lets the driver read again, if there is something to read.
+    fn end_caller_read(&self, came: bool) {
         let mut state = self.state();
-        let driver = if state.callers_read {
+        state.caller_reads = false;
+        let driver = if came && state.awaited.is_empty() && state.driver_rests {
             None
         } else {
-            state.callers_read = true;
-            state.driver.take()
+            state.end_rest()
         };
         drop(state);
         driver.into_iter().for_each(Waker::wake);
     }
 
-    fn leave_replies_to_driver(&self) {
+    fn return_replies_to_driver(&self) {
         let mut state = self.state();
-        let driver = if state.callers_read {
-            state.end_callers_read()
+        let driver = if state.driver_rests && !state.caller_reads {
+            state.end_rest()
         } else {
             None
         };
@@ -108,29 +120,23 @@ impl Shared {
     }
 }
 
-impl Spin {
+impl CallerRead {
     fn is_due(&self) -> bool {
         let skip = self.skip.load(Ordering::Relaxed);
         if skip > 0 {
             self.skip.store(skip - 1, Ordering::Relaxed);
         }
-        skip == 0 && *HAS_PROCESSORS
+        skip == 0
     }
 
-    /// Whether it has helped often enough.
-    fn note_helped(&self) -> bool {
-        self.skipped.store(0, Ordering::Relaxed);
-        let row = self.row.load(Ordering::Relaxed) + 1;
-        self.row.store(row % ROW, Ordering::Relaxed);
-        row == ROW
-    }
-
-    fn note_in_vain(&self) {
-        let skip = 2 * self.skipped.load(Ordering::Relaxed) + 1;
-        let skip = skip.min(SKIP_MAX);
+    fn note(&self, came: bool) {
+        let skip = if came {
+            0
+        } else {
+            (2 * self.skipped.load(Ordering::Relaxed) + 1).min(SKIP_MAX)
+        };
         self.skipped.store(skip, Ordering::Relaxed);
         self.skip.store(skip, Ordering::Relaxed);
-        self.row.store(0, Ordering::Relaxed);
     }
 }
 
@@ -153,8 +159,18 @@ mod tests {
         let wire = Arc::new(Wire::new(Stream::tcp(stream).unwrap(), None));
         let ping = wire.run(&cmd("PING"), ReadBy::Driver).await.unwrap();
         assert_eq!(ping.as_str(), Some("PONG"));
-        wire.shared.leave_replies_to_callers();
+        rest(&wire);
         wire
+    }
+
+    /// Has the driver rest, as a caller does that reads its own reply.
+    fn rest(wire: &Wire) {
+        let driver = {
+            let mut state = wire.shared.state();
+            state.driver_rests = true;
+            state.driver.take()
+        };
+        driver.into_iter().for_each(Waker::wake);
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -183,7 +199,27 @@ mod tests {
         let ping = cmd("PING");
         let reply = tokio::time::timeout(SOON, wire.run(&ping, ReadBy::Driver));
         assert_eq!(reply.await.unwrap().unwrap().as_str(), Some("PONG"));
-        assert!(!wire.shared.state().callers_read);
+        assert!(!wire.shared.state().driver_rests);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn while_a_caller_reads_the_driver_only_writes() {
+        let server = RedisServer::start();
+        let wire = resting(&server).await;
+        assert!(wire.shared.begin_caller_read());
+        assert!(!wire.shared.begin_caller_read(), "two would take turns");
+        let other = Arc::clone(&wire);
+        let mut count = cmd("INCR");
+        count.arg("count");
+        let counted = tokio::spawn(async move { other.run(&count, ReadBy::Driver).await });
+        let mut redis = server.client();
+        let is_counted = || redis.command(&["EXISTS", "count"]).int() == 1;
+        assert!(tokio::task::block_in_place(|| eventually(SOON, is_counted)));
+        assert!(!counted.is_finished(), "the driver has read");
+        // Its own reply has come, but not that of the other.
+        wire.shared.end_caller_read(true);
+        let counted = tokio::time::timeout(SOON, counted).await.unwrap();
+        assert_eq!(counted.unwrap().unwrap().as_int(), Some(1));
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -213,7 +249,7 @@ mod tests {
                         tokio::task::yield_now().await;
                     }
                     if number % 20 == 0 {
-                        wire.shared.leave_replies_to_callers();
+                        rest(&wire);
                     }
                 }
             })
@@ -225,18 +261,16 @@ mod tests {
 
     #[test]
     fn what_does_not_help_is_hardly_tried() {
-        let spin = Spin::default();
+        let caller_read = CallerRead::default();
         let tries = (0..10_000).filter(|_| {
-            let is_due = spin.skip.load(Ordering::Relaxed) == 0;
-            spin.is_due();
+            let is_due = caller_read.is_due();
             if is_due {
-                spin.note_in_vain();
+                caller_read.note(false);
             }
             is_due
         });
         assert!(tries.count() < 25);
-        spin.skip.store(0, Ordering::Relaxed);
-        let helped = (0..ROW).filter(|_| spin.note_helped()).count();
-        assert_eq!(helped, 1);
+        caller_read.note(true);
+        assert!(caller_read.is_due());
     }
 }
