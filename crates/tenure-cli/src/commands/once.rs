@@ -51,10 +51,6 @@ Exit codes:
 /// run, so a machine whose timer is late does not run it again.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a switch of the command line"
-)]
 pub struct OnceArgs {
     /// Fire time: identifies the run, the same on every machine
     #[arg(long, value_name = "T")]

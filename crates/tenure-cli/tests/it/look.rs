@@ -475,3 +475,20 @@ fn a_lock_that_expires_after_the_year_9999_is_shown() {
     server.run(&["DEL", "far"]);
     drop(waiting.join().unwrap());
 }
+
+#[tenure_testkit::test]
+fn a_latch_is_shown_as_what_it_is() {
+    let server = RedisServer::start();
+    let tenure = Tenure::connect(server.url()).unwrap();
+    tenure.latch("n", 2).arrive("one").unwrap();
+    let at_server = |arguments: &[&str]| {
+        let mut command = crate::command::tenure(arguments);
+        crate::command::run(command.env("TENURE_URL", server.url()))
+    };
+    at_server(&["show", "n"]).says("closed latch of 2 parties");
+    let refused = at_server(&["run", "-n", "n", "--", "true"]);
+    refused.ended_with(64);
+    refused.complains("it is a latch");
+    tenure.latch("n", 2).arrive("two").unwrap();
+    at_server(&["show", "n"]).says("open latch of 2 parties");
+}

@@ -67,24 +67,20 @@ impl Machine {
         if latch.need != arrival.need {
             return LatchReply::OtherNeed(latch.need);
         }
-        if let Some(party) = arrival.party.as_ref().filter(|_| !latch.is_open) {
+        let arriving = arrival.party.as_ref().filter(|_| !latch.is_open);
+        if let Some(party) = arriving {
             latch.parties.insert(party.clone());
             latch.end_us = end_us;
             latch.is_open = latch.arrived() >= latch.need;
-        } else if !latch.is_open {
-            return LatchReply::Closed {
-                arrived: latch.arrived(),
-            };
-        } else {
-            return LatchReply::Open;
         }
-        if latch.is_open {
+        let (arrived, is_open) = (latch.arrived(), latch.is_open);
+        if !is_open {
+            return LatchReply::Closed { arrived };
+        }
+        if arriving.is_some() {
             latch.parties.clear();
             self.tell_observers(name, effects);
-            return LatchReply::Open;
         }
-        LatchReply::Closed {
-            arrived: latch.arrived(),
-        }
+        LatchReply::Open
     }
 }
