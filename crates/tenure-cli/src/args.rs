@@ -121,7 +121,9 @@ pub fn report(refused: &clap::Error) -> Exit {
         }
         _ => {
             let message = without_passwords(&refused.to_string());
-            message.trim_end().split('\n').for_each(output::complain);
+            let message = message.strip_prefix("error: ").unwrap_or(&message);
+            let lines = format!("tenure: {}", message.trim_end());
+            lines.split('\n').for_each(output::complain);
             Exit::Usage
         }
     }

@@ -3,9 +3,11 @@
 use std::env;
 use std::fs;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::Result;
+use tenure::redis::Client;
 use tenure::{Builder, Locks, Redlock, Tenure};
 use tokio::runtime::Handle;
 
@@ -14,6 +16,8 @@ use crate::exit::Failed;
 
 /// The variable with the server's password.
 pub const PASSWORD: &str = "TENURE_PASSWORD";
+/// How long a command that does one thing tries to connect to a server that refuses connections.
+const REFUSED_AFTER: Duration = Duration::from_millis(500);
 const URL_DEFAULT: &str = "redis://127.0.0.1:6379";
 
 /// Options of every command that needs a server.
@@ -159,13 +163,39 @@ impl ServerArgs {
 impl Server {
     /// Connects.
     pub async fn connect(&self) -> Result<Locks> {
-        self.connect_with(true, None).await
+        self.promptly(self.connect_with(true, None)).await
     }
 
     /// Connects for one lock at a time. Nothing is ever handed off, so no fences are reserved for
     /// that, and `show` reports the exact fence of the holder.
     pub async fn connect_for_one(&self) -> Result<Locks> {
+        self.promptly(self.connect_patiently_for_one()).await
+    }
+
+    /// The same for a command that would rather wait for a server that restarts.
+    pub async fn connect_patiently_for_one(&self) -> Result<Locks> {
         self.connect_with(false, None).await
+    }
+
+    /// The connection, or soon an error if the server refuses connections.
+    async fn promptly(&self, connecting: impl Future<Output = Result<Locks>>) -> Result<Locks> {
+        let mut connecting = pin!(connecting);
+        let refusal = async {
+            tokio::time::sleep(REFUSED_AFTER).await;
+            match self.urls.as_slice() {
+                [url] if !url.starts_with("memory:") => Client::connect(url).await.err(),
+                // A majority of several servers may be there.
+                _ => None,
+            }
+        };
+        tokio::select! {
+            biased;
+            connected = &mut connecting => return connected,
+            refused = refusal => if let Some(error) = refused {
+                return Err(self.named_in(error));
+            }
+        }
+        connecting.await
     }
 
     /// Connects for a service, whose own threads query the store, so that no other thread is woken.

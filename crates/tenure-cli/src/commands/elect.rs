@@ -190,7 +190,7 @@ async fn elect(args: &ElectArgs, plan: &Plan, value: &str) -> Result<Exit> {
     let mut signals = Signals::catch()?;
     let locks = tokio::select! {
         signal = signals.next_end() => return Ok(Exit::Signal(signals::number(signal))),
-        locks = plan.server.connect_for_one() => locks?,
+        locks = plan.server.connect_patiently_for_one() => locks?,
     };
     let exit = lead_again_and_again(args, plan, value, &locks, &mut signals).await;
     locks.shutdown(wrapper::SHUTDOWN_LIMIT).await;
@@ -274,7 +274,8 @@ async fn lead(
     let leadership = ManuallyDrop::into_inner(leadership);
     let was_lost = !leadership.is_valid();
     let resigned = leadership.resign().await;
-    let finished = finished?;
+    let mut finished = finished?;
+    wrapper::reap(finished.reaped.take()).await;
     report(plan, &finished, &resigned, was_lost);
     if matches!(resigned, Ok(Released::AlreadyGone)) && !finished.knows_of_loss() {
         // Another may have led while the command still ran.

@@ -1,5 +1,7 @@
 //! `tenure ls`: live locks.
 
+use std::io::{self, IsTerminal as _};
+
 use anyhow::Result;
 use serde::Serialize;
 use tenure_view::holders::{LockReport, printable};
@@ -70,7 +72,10 @@ pub fn run(args: &LsArgs) -> Result<Exit> {
     if !report.locks.is_empty() {
         say(table(&report.locks, args.long))?;
     }
-    report_unlisted(&report);
+    // A script knows, and its log or its mail would repeat it.
+    if io::stdout().is_terminal() {
+        report_unlisted(&report);
+    }
     Ok(Exit::Done)
 }
 

@@ -19,7 +19,7 @@ fn a_wrong_command_line_ends_with_64() {
     for (arguments, told) in cases {
         let ended = run(&mut tenure(arguments));
         ended.ended_with(64);
-        ended.complains("error: ");
+        assert!(ended.stderr.starts_with("tenure: "), "{ended}");
         ended.complains(told);
         assert_eq!(ended.stdout, "");
     }
@@ -83,4 +83,31 @@ fn a_wrong_password_ends_with_77_and_is_not_told() {
     ended.ended_with(77);
     ended.keeps("wrong@");
     ended.keeps("right");
+}
+
+/// It would not be there in five seconds either.
+#[tenure_testkit::test]
+fn a_server_that_refuses_connections_is_told_at_once() {
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let url = format!("redis://{port}");
+    for arguments in [
+        &["ls"][..],
+        &["show", "n"],
+        &["is-locked", "n"],
+        &["acquire", "n"],
+        &["leader", "n"],
+        &["force-unlock", "n", "id", "--force"],
+    ] {
+        let ended = run(tenure(arguments).env("TENURE_URL", &url));
+        ended.ended_with(69);
+        ended.complains(&format!("`{url}`"));
+        ended.complains("connection refused");
+        assert!(
+            ended.took < Duration::from_secs(4),
+            "{arguments:?}: {ended}"
+        );
+    }
 }

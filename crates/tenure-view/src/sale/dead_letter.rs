@@ -59,6 +59,16 @@ impl ShownLetter {
     }
 }
 
+impl ShownLetter {
+    /// Above a table of dead letters.
+    pub fn heading() -> String {
+        format!(
+            "{:<28} {:<12} {:>6}  {:<24}  {}  {}",
+            "order", "kind", "units", "accepted", "buyer", "reason"
+        )
+    }
+}
+
 impl Display for ShownLetter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {

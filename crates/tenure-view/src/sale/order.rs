@@ -52,6 +52,14 @@ impl ShownOrder {
             note: order.note.clone(),
         }
     }
+
+    /// Above a table of orders.
+    pub fn heading() -> String {
+        format!(
+            "{:<28} {:<16} {:>6}  {:<24}  {}",
+            "order", "state", "units", "accepted", "buyer"
+        )
+    }
 }
 
 impl ShownCount {

@@ -6,6 +6,7 @@ use anyhow::Result;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tenure::{LockName, LostReason};
 use tenure_view::time;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::boot_clock::{Alarm, BootTime};
@@ -50,6 +51,8 @@ pub struct Finished {
     is_lost: bool,
     /// Whether this process was asked to end meanwhile.
     was_asked_to_end: bool,
+    /// Resolves when the warden is gone.
+    pub reaped: Option<oneshot::Receiver<()>>,
 }
 
 /// Why the command did not end by itself.
@@ -111,6 +114,7 @@ pub async fn watch(
         why: running.why,
         is_lost: running.is_lost,
         was_asked_to_end: running.asked_by.is_some(),
+        reaped: None,
     })
 }
 

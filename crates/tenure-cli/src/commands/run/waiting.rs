@@ -213,9 +213,42 @@ impl Line {
         let width = width.map_or(0, |size| usize::from(size.ws_col));
         let width = if width == 0 { 80 } else { width };
         // A line that is longer than the terminal is wide could not be erased.
-        let shown: String = text.chars().take(width - 1).collect();
+        let shown = fitting(text, width - 1);
         self.is_shown = true;
         let _ = write!(io::stderr().lock(), "\r\x1b[K{shown}");
+    }
+}
+
+/// As much of the text as fits into so many columns, with a mark where it was cut. Characters beyond
+/// ASCII may take two columns.
+fn fitting(text: &str, columns: usize) -> String {
+    let width_of = |letter: char| if letter.is_ascii() { 1 } else { 2 };
+    if text.chars().map(width_of).sum::<usize>() <= columns {
+        return text.to_owned();
+    }
+    let mut left = columns.saturating_sub(2);
+    let fits = |letter: &char| {
+        let width = width_of(*letter);
+        let is_room = width <= left;
+        left = left.saturating_sub(width);
+        is_room
+    };
+    let mut shown: String = text.chars().take_while(fits).collect();
+    shown.push('…');
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_never_wider_than_the_terminal() {
+        assert_eq!(fitting("short", 5), "short");
+        assert_eq!(fitting("too long", 7), "too l…");
+        assert_eq!(fitting("鎖鎖鎖鎖", 8), "鎖鎖鎖鎖");
+        assert_eq!(fitting("鎖鎖鎖鎖", 7), "鎖鎖…");
+        assert_eq!(fitting("anything", 0), "…");
     }
 }
 

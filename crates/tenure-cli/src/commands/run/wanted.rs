@@ -50,7 +50,7 @@ impl Wanted {
             let lock = plan.meta.iter().fold(lock, note);
             return Ok((tenure.as_locks().clone(), Self::Fair(lock)));
         }
-        let locks = plan.server.connect_for_one().await?;
+        let locks = plan.server.connect_patiently_for_one().await?;
         let all = Self::Locks(all_locks(plan, &locks));
         Ok((locks, all))
     }

@@ -11,6 +11,8 @@ use anyhow::{Context, Result};
 use tenure::{ErrorKind, Holder, LeaseId, LockName, Locks, Mode, Released};
 use tenure_view::output::complain;
 use tenure_view::time;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::held_locks::HeldLocks;
 use super::options::{OnLost, Plan, Talk, WhenBusy};
@@ -23,6 +25,10 @@ use super::{environment, talk, tree};
 use crate::exit::{Exit, Failed};
 use crate::server::PASSWORD;
 
+/// How long the exit of a command that has ended may be held up by the release.
+const RELEASE_WITHIN: Duration = Duration::from_secs(1);
+/// How long to wait for the end of a warden that has said its last word.
+const REAP_WITHIN: Duration = Duration::from_millis(500);
 /// How long to wait for the last requests to the server.
 pub const SHUTDOWN_LIMIT: Duration = Duration::from_millis(800);
 
@@ -80,7 +86,11 @@ async fn take_and_run(
     let guard = ManuallyDrop::into_inner(guard);
     let held = held_since.elapsed();
     match finished {
-        Ok(finished) => release_or_detach(plan, guard, &finished, held).await,
+        Ok(mut finished) => {
+            let exit = release_or_detach(plan, guard, &finished, held).await;
+            reap(finished.reaped.take()).await;
+            exit
+        }
         Err(error) => {
             // Nothing ran, or all of it has ended.
             let _ = guard.release().await;
@@ -191,18 +201,35 @@ pub async fn start_and_watch(
     let (warden, hearing, saying) = talk::start(command, tail)
         .await
         .context("cannot start a warden for the command")?;
-    let terminal = Terminal::open().filter(|_| plan.foreground || io::stdin().is_terminal());
+    // A command that reads a pipe and writes to the terminal, as a pager does, needs its keys too. If it
+    // writes to a pipe as well, the terminal may be for another command of the pipeline.
+    let is_on_terminal = io::stdin().is_terminal() || io::stdout().is_terminal();
+    let terminal = Terminal::open().filter(|_| plan.foreground || is_on_terminal);
     let mut child = warden;
     let warden = running::Warden {
         pid: rustix::process::Pid::from_child(&child),
         hearing,
         saying,
     };
-    let finished = running::watch(plan, guard, signals, warden, terminal).await;
-    // The warden ends after its last message. If nobody waited for it, each command that `elect` starts
-    // would leave a zombie. On a thread, because a warden that was stopped must not hold up the release.
-    let _ = thread::Builder::new().spawn(move || child.wait());
-    finished
+    let mut finished = running::watch(plan, guard, signals, warden, terminal).await?;
+    // The warden ends after its last message. If nobody waited for it, each command would leave a
+    // zombie where PID 1 does not wait for strangers. On a thread, because a warden that was stopped
+    // must not hold up the release.
+    let (tell, reaped) = oneshot::channel();
+    let waiting = move || {
+        let _ = child.wait();
+        let _ = tell.send(());
+    };
+    let _ = thread::Builder::new().spawn(waiting);
+    finished.reaped = Some(reaped);
+    Ok(finished)
+}
+
+/// Waits until the warden of a command is gone, but not for one that was stopped.
+pub async fn reap(reaped: Option<oneshot::Receiver<()>>) {
+    if let Some(reaped) = reaped {
+        let _ = timeout(REAP_WITHIN, reaped).await;
+    }
 }
 
 /// Releases the locks that are still held, or detaches their leases for the rest of `--at-least`.
@@ -216,11 +243,18 @@ async fn release_or_detach(
     if !rest.is_zero() && guard.held().is_valid() {
         return Ok(detach(plan, guard, finished, rest.max(tenure::TTL_MIN)).await);
     }
-    let released = match guard.release().await {
-        Ok(released) => released,
-        Err(error) => {
+    // Dropped after that, it goes on in the background until the client is shut down.
+    let released = match timeout(RELEASE_WITHIN, guard.release()).await {
+        Ok(Ok(released)) => released,
+        Ok(Err(error)) => {
             let names = plan.shown();
             complain(format_args!("tenure: cannot release {names}: {error}"));
+            return Ok(finished.exit(plan));
+        }
+        Err(_) => {
+            if !finished.knows_of_loss() && plan.talk != Talk::Quiet {
+                report_unknown(plan, &plan.shown());
+            }
             return Ok(finished.exit(plan));
         }
     };
@@ -229,11 +263,7 @@ async fn release_or_detach(
         match released {
             Released::AlreadyGone => exit = exit.or(Some(ended_unprotected(plan, &name, finished))),
             Released::Unknown if !finished.knows_of_loss() && plan.talk != Talk::Quiet => {
-                let ttl = time::show(plan.ttl);
-                complain(format_args!(
-                    "tenure: unknown whether `{name}` was released: the server did not respond; it \
-                     expires within {ttl}"
-                ));
+                report_unknown(plan, &format!("`{name}`"));
             }
             Released::WasHeld if plan.talk == Talk::Verbose => complain(format_args!(
                 "tenure: released `{name}` after {}",
@@ -243,6 +273,14 @@ async fn release_or_detach(
         }
     }
     Ok(exit.unwrap_or_else(|| finished.exit(plan)))
+}
+
+fn report_unknown(plan: &Plan, names: &str) {
+    let ttl = time::show(plan.ttl);
+    complain(format_args!(
+        "tenure: unknown whether {names} was released: the server did not respond; it expires within \
+         {ttl}"
+    ));
 }
 
 /// The lease expired before the command finished.

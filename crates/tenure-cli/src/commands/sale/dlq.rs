@@ -102,6 +102,9 @@ fn ls(args: &LsArgs) -> Result<Exit> {
         if args.place.json {
             output::say_json(&Letters { dead_letters })?;
         } else {
+            if !dead_letters.is_empty() {
+                output::say(ShownLetter::heading())?;
+            }
             for letter in &dead_letters {
                 output::say(letter)?;
             }

@@ -29,7 +29,8 @@ Examples:
 
 Exit codes:
   0    accepted, or accepted before by the same request; with --wait: in the ledger
-  1    sold out, over the limit, not started, paused, ended, no item; with --wait: not confirmed
+  1    sold out, over the limit, not started, paused, ended, no item; with --wait: rejected
+  75   with --wait: accepted, but not in the ledger in time; is a consumer running?
   69   the gate is busy or being rebuilt: retry with the same --request";
 const SHOW_EXAMPLES: &str = "\
 Examples:
@@ -38,7 +39,7 @@ Examples:
 const LS_EXAMPLES: &str = "\
 Examples:
   tenure sale order ls --buyer anna
-  tenure sale order ls --item sku-7 --state paid-unfulfilled --json";
+  tenure sale order ls sku-7 --state paid-unfulfilled --json";
 const MOVE_EXAMPLES: &str = "\
 Examples:
   tenure sale order pay sku-7.1.42
@@ -118,16 +119,25 @@ struct ShowArgs {
 #[command(after_long_help = LS_EXAMPLES)]
 struct LsArgs {
     /// Orders of this buyer
-    #[arg(long, value_name = "NAME", required_unless_present = "item")]
-    #[arg(conflicts_with_all = ["item", "state"])]
+    #[arg(long, value_name = "NAME", required_unless_present_any = ["item", "of_item"])]
+    #[arg(conflicts_with_all = ["item", "of_item", "state"])]
     buyer: Option<String>,
 
     /// Orders of this item
-    #[arg(long, value_name = "ITEM")]
+    #[arg(value_name = "ITEM")]
     item: Option<String>,
 
+    /// The same
+    #[arg(
+        long = "item",
+        value_name = "ITEM",
+        id = "of_item",
+        conflicts_with = "item"
+    )]
+    of_item: Option<String>,
+
     /// Only orders in this state
-    #[arg(long, value_name = "STATE", requires = "item")]
+    #[arg(long, value_name = "STATE", conflicts_with = "buyer")]
     #[arg(value_parser = PossibleValuesParser::new(words()))]
     state: Option<String>,
 
@@ -271,6 +281,8 @@ fn order_of(outcome: &Outcome) -> Option<&OrderId> {
 fn exit_of(state: OrderState) -> Exit {
     match state {
         OrderState::Reserved | OrderState::Paid => Exit::Done,
+        // It was accepted, and no consumer has written it to the ledger yet.
+        OrderState::Queued => Exit::NotAcquired,
         _ => Exit::Broken,
     }
 }
@@ -283,13 +295,17 @@ fn show(args: &ShowArgs) -> Result<Exit> {
         };
         print_order(&args.place, &order)?;
         let is_late = args.wait.is_some() && order.state == OrderState::Queued;
-        Ok(if is_late { Exit::Broken } else { Exit::Done })
+        Ok(if is_late {
+            Exit::NotAcquired
+        } else {
+            Exit::Done
+        })
     })
 }
 
 fn ls(args: &LsArgs) -> Result<Exit> {
     args.place.with_sale(async |sale| {
-        let orders = match (&args.buyer, &args.item) {
+        let orders = match (&args.buyer, args.item.as_ref().or(args.of_item.as_ref())) {
             (Some(buyer), _) => sale.orders_of(buyer, args.count).await?,
             (None, Some(item)) => {
                 known(&sale, item).await?;
@@ -302,6 +318,9 @@ fn ls(args: &LsArgs) -> Result<Exit> {
         if args.place.json {
             output::say_json(&Orders { orders })?;
         } else {
+            if !orders.is_empty() {
+                output::say(ShownOrder::heading())?;
+            }
             for order in &orders {
                 output::say(order)?;
             }

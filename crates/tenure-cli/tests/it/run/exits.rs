@@ -1,11 +1,12 @@
 //! Every exit code.
 
 use std::net::TcpListener;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
-use tenure_testkit::RedisServer;
+use tenure_testkit::{ClientProcess, RedisServer};
 
-use super::{at, code, hold, hold_with, on, pid, run, server, start, warden_of};
+use super::{SOON, at, code, hold, hold_with, on, pid, run, server, start, warden_of};
 use crate::command;
 
 #[tenure_testkit::test]
@@ -185,4 +186,55 @@ fn a_signal_that_ends_the_waiting_is_128_and_its_number() {
             "its place is given up"
         );
     }
+}
+
+/// The lease ends by itself.
+#[tenure_testkit::test]
+fn a_server_that_is_silent_at_the_end_does_not_hold_up_the_exit() {
+    let server = RedisServer::start();
+    let process = ClientProcess::spawn(&on(&server, &["run", "-t", "60", "late", "--", "cat"]));
+    process.send_line("it runs");
+    assert_eq!(process.expect_line(SOON), "it runs");
+    server.pause();
+    let begun = Instant::now();
+    process.close_stdin();
+    assert_eq!(code(&process), 0);
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+    let told =
+        "unknown whether `late` was released: the server did not respond; it expires within 1m00s";
+    assert!(process.stderr().contains(told), "{}", process.stderr());
+}
+
+/// As where PID 1 does not wait for processes that it did not start, in a container. Skipped without
+/// Python.
+#[tenure_testkit::test]
+fn no_process_is_left_to_whoever_adopts_it() {
+    let script = "\
+import ctypes, os, subprocess, sys
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+for _ in range(30):
+    subprocess.run(sys.argv[1:], check=True)
+me = str(os.getpid())
+for pid in filter(str.isdigit, os.listdir('/proc')):
+    try:
+        name, _, fields = open(f'/proc/{pid}/stat').read().rpartition(') ')
+    except OSError:
+        continue
+    if fields.split()[1] == me:
+        print('left:', name, fields[:1])
+";
+    let tenure = env!("CARGO_BIN_EXE_tenure");
+    let mut python = std::process::Command::new("python3");
+    python.args(["-c", script, tenure, "run", "adopted", "--", "true"]);
+    python.env("TENURE_URL", server().url());
+    let Ok(output) = python.output() else {
+        eprintln!("skipped: there is no python3");
+        return;
+    };
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
 }

@@ -73,6 +73,34 @@ fn the_command_has_the_terminal_and_the_shell_gets_it_back() {
     expect(&shell, "back-0");
 }
 
+/// As a pager does. It would be stopped in the background.
+#[tenure_testkit::test]
+fn a_command_that_reads_a_pipe_has_the_terminal() {
+    let shell = shell();
+    shell.send_line(
+        "seq 3 | $T run tty-pipe -- sh -c 'read word </dev/tty; echo got-$word-$(tail -n 1)'",
+    );
+    shell.send_line("it");
+    expect(&shell, "got-it-3");
+    shell.send_line("echo back-$?");
+    expect(&shell, "back-0");
+    // Here it is the other end of the pipeline that reads the terminal.
+    shell.send_line(
+        "seq 3 | $T run tty-pipe -- cat | sh -c 'read word </dev/tty; echo got-$word-$(tail -n 1)'",
+    );
+    shell.send_line("this");
+    expect(&shell, "got-this-3");
+}
+
+/// What is not listed is told to people, not to scripts.
+#[tenure_testkit::test]
+fn on_a_terminal_a_list_says_what_it_lacks() {
+    let shell = shell();
+    shell.send_line("$T ls no-such-*; echo code-$?");
+    let heard = expect(&shell, "code-0");
+    assert!(heard.contains("tenure: no locks; not listed: "), "{heard}");
+}
+
 #[tenure_testkit::test]
 fn ctrl_c_reaches_the_command() {
     let shell = shell();
