@@ -36,6 +36,8 @@ mod life;
 mod lost;
 /// Great numbers, and what counts for a buyer.
 mod numbers;
+/// A gate under a prefix, and a user that may touch nothing else.
+mod prefix;
 /// A ledger that is put back.
 mod put_back;
 /// Cancelled, paid for and expired at once.
