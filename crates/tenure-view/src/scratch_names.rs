@@ -10,7 +10,7 @@ pub fn unused(prefix: &str) -> String {
 
 /// Deletes what locks of these names leave behind: fences outlive their locks by days.
 pub async fn sweep(client: &Client, names: &[String]) {
-    for key in names.iter().flat_map(|name| keys_of(name)) {
+    for key in names.iter().flat_map(|name| keys_of(client.prefix(), name)) {
         let deleted = client.run(Command::new("DEL").arg(key)).await;
         // Keys that cannot be deleted expire; a server that does not respond is not retried.
         if deleted.is_err_and(|error| error.kind() == ErrorKind::Unavailable) {
@@ -20,14 +20,15 @@ pub async fn sweep(client: &Client, names: &[String]) {
 }
 
 /// All keys that a lock with a hash tag in its name can have.
-fn keys_of(name: &str) -> [String; 7] {
+fn keys_of(prefix: &str, name: &str) -> [String; 7] {
+    let own = |role: &str| format!("{prefix}tenure:{role}:{prefix}{name}");
     [
-        name.to_owned(),
-        format!("tenure:fences:{name}"),
-        format!("tenure:fence:{name}"),
-        format!("tenure:queue:{name}"),
-        format!("tenure:alive:{name}"),
-        format!("tenure:meta:{name}"),
-        format!("redisson_lock_token:{name}"),
+        format!("{prefix}{name}"),
+        own("fences"),
+        own("fence"),
+        own("queue"),
+        own("alive"),
+        own("meta"),
+        format!("redisson_lock_token:{prefix}{name}"),
     ]
 }

@@ -123,7 +123,7 @@ impl Shop {
         }
         let deleting = self.delete_keys().await;
         deleting.with_context(|| {
-            let (place, keys) = (masked(&self.urls), self.keys().join("`, `"));
+            let (place, keys) = (masked(&self.urls), self.keys("").join("`, `"));
             format!("cannot delete the demo's keys on `{place}`: `{keys}`")
         })
     }
@@ -143,18 +143,24 @@ impl Shop {
                 Err(error) => return Err(error.into()),
             };
             let delete = |command: Command, key: String| command.arg(key);
-            let command = self.keys().into_iter().fold(Command::new("DEL"), delete);
+            let command = self
+                .keys(redis.prefix())
+                .into_iter()
+                .fold(Command::new("DEL"), delete);
             redis.run(command).await?;
         }
         Ok(())
     }
 
     /// The keys that the lock may leave on a server, such as the last fence.
-    fn keys(&self) -> Vec<String> {
+    fn keys(&self, prefix: &str) -> Vec<String> {
         let name = &self.lock_name;
-        let lock_key = |role: &str| format!("tenure:{role}:{{{name}}}");
+        let lock_key = |role: &str| format!("{prefix}tenure:{role}:{{{prefix}{name}}}");
         let lock_key = ["fences", "fence", "queue", "alive"].map(lock_key);
-        [name.to_string()].into_iter().chain(lock_key).collect()
+        [format!("{prefix}{name}")]
+            .into_iter()
+            .chain(lock_key)
+            .collect()
     }
 }
 

@@ -28,11 +28,12 @@ impl RedisShelf {
     }
 
     pub(super) fn new(redis: Client, item: &str) -> Self {
+        let key = |what: &str| format!("{}tenure:sale:{{{item}}}:{what}", redis.prefix()).into();
         Self {
-            redis,
             item: item.into(),
-            left_key: format!("tenure:sale:{{{item}}}:left").into(),
-            fence_key: format!("tenure:sale:{{{item}}}:fence").into(),
+            left_key: key("left"),
+            fence_key: key("fence"),
+            redis,
         }
     }
 

@@ -4,6 +4,8 @@
 
 /// The engine: gate, queue and ledger as one thing, with real servers that fail.
 mod engine;
+/// The examples.
+mod examples;
 /// A stock that another program wrote to, and a server that is gone.
 mod foreign;
 /// What a gate promises, in memory and on every kind of Redis.

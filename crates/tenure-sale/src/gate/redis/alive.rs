@@ -14,7 +14,7 @@ use crate::gate::clock::millis;
 
 impl RedisGate {
     pub(in crate::gate) async fn beat(&self, consumer: &str, lasts: Duration) -> Result<()> {
-        let command = Command::new("SET").arg(key(consumer)).arg(1);
+        let command = Command::new("SET").arg(self.alive_key(consumer)).arg(1);
         let command = command.arg("PX").arg(millis(lasts).max(1));
         let reply = self.redis.run(command).await;
         reply.map_err(|error| Error::store("cannot tell that this consumer is alive", error))?;
@@ -64,10 +64,15 @@ impl RedisGate {
         Ok(dead)
     }
 
+    /// Not in the slot of any item: a consumer has entries of many.
+    fn alive_key(&self, consumer: &str) -> String {
+        format!("{}tenure:sale:consumer:{consumer}", self.redis.prefix())
+    }
+
     async fn is_alive(&self, item: &str, consumer: &str) -> Result<bool> {
         let reply = self
             .redis
-            .run(Command::new("EXISTS").arg(key(consumer)))
+            .run(Command::new("EXISTS").arg(self.alive_key(consumer)))
             .await;
         let reply = reply.map_err(|error| failed(item, error))?;
         Ok(reply.as_int() == Some(1))
@@ -92,9 +97,4 @@ impl RedisGate {
             .await?;
         Ok(claimed)
     }
-}
-
-/// Not in the slot of any item: a consumer has entries of many.
-fn key(consumer: &str) -> String {
-    format!("tenure:sale:consumer:{consumer}")
 }

@@ -26,11 +26,12 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    pub(super) fn of(item: &str, place: Place) -> Self {
+    /// With the prefix of the connection in front.
+    pub(super) fn of(prefix: &str, item: &str, place: Place) -> Self {
         let tag = tag(item, place);
-        // The prefix separates them from the keys of an item that is named like a tag.
+        // The mark separates them from the keys of an item that is named like a tag.
         let mark = if place.nth == 0 { "" } else { "shelf:" };
-        let key = |what: &str| format!("tenure:sale:{{{tag}}}:{mark}{what}");
+        let key = |what: &str| format!("{prefix}tenure:sale:{{{tag}}}:{mark}{what}");
         Self {
             gate: key("gate"),
             buyers: key("buyers"),
@@ -216,12 +217,12 @@ mod tests {
             }
         }
         let place = Place { nth: 1, of: 4 };
-        let shelf = Keys::of("a", place);
-        let namesake = Keys::of(&tag("a", place), Place::ONLY);
+        let shelf = Keys::of("", "a", place);
+        let namesake = Keys::of("", &tag("a", place), Place::ONLY);
         assert_ne!(shelf.gate, namesake.gate);
-        assert_eq!(Keys::of("a", Place::ONLY).gate, "tenure:sale:{a}:gate");
+        assert_eq!(Keys::of("", "a", Place::ONLY).gate, "tenure:sale:{a}:gate");
         assert_eq!(
-            Keys::of("a", Place { nth: 0, of: 4 }).gate,
+            Keys::of("", "a", Place { nth: 0, of: 4 }).gate,
             "tenure:sale:{a}:gate"
         );
     }

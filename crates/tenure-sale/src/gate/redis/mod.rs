@@ -63,7 +63,7 @@ impl RedisGate {
     }
 
     pub(super) fn on(redis: Client) -> Self {
-        let spreads = Arc::default();
+        let spreads = Arc::new(Spreads::under(redis.prefix()));
         Self {
             asks: Combiner::new(Asking {
                 redis: redis.clone(),

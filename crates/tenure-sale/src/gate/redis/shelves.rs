@@ -63,13 +63,13 @@ impl AsRef<Line<PackedRequest>> for Shelf {
 pub(super) struct Shelves(Arc<[Arc<Shelf>]>);
 
 impl Shelves {
-    fn new(item: &str, spread: u64) -> Self {
+    fn new(prefix: &str, item: &str, spread: u64) -> Self {
         let shelf = |nth| {
             let place = Place { nth, of: spread };
             Arc::new(Shelf {
                 item: item.to_owned(),
                 place,
-                keys: Keys::of(item, place),
+                keys: Keys::of(prefix, item, place),
                 line: Line::default(),
             })
         };
@@ -116,6 +116,8 @@ const GUESSES_MAX: usize = 1_000;
 /// wrong, the scripts report it.
 #[derive(Debug, Default)]
 pub(super) struct Spreads {
+    /// What all keys begin with.
+    prefix: String,
     // Std mutexes, not async ones: they are never held across an await.
     known: Mutex<HashMap<String, Shelves>>,
     /// The only shelves of items whose spread is not known. Kept, because requests of concurrent
@@ -124,6 +126,13 @@ pub(super) struct Spreads {
 }
 
 impl Spreads {
+    pub(super) fn under(prefix: &str) -> Self {
+        Self {
+            prefix: prefix.to_owned(),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn known(&self, item: &str) -> Option<Shelves> {
         self.all().get(item).cloned()
     }
@@ -138,7 +147,7 @@ impl Spreads {
         if let Some(shelves) = guessed.get(item) {
             return shelves.clone();
         }
-        let shelves = Shelves::new(item, 1);
+        let shelves = Shelves::new(&self.prefix, item, 1);
         if guessed.len() >= GUESSES_MAX {
             guessed.clear();
         }
@@ -150,7 +159,7 @@ impl Spreads {
         if let Some(known) = self.known(item).filter(|known| known.spread() == spread) {
             return known;
         }
-        let shelves = Shelves::new(item, spread.clamp(1, SPREAD_MAX));
+        let shelves = Shelves::new(&self.prefix, item, spread.clamp(1, SPREAD_MAX));
         self.all().insert(item.to_owned(), shelves.clone());
         self.guesses().remove(item);
         shelves

@@ -38,6 +38,8 @@ mod lost;
 mod numbers;
 /// A gate and a ledger that do not belong together.
 mod pairing;
+/// A gate under a prefix, and a user that may touch nothing else.
+mod prefix;
 /// A ledger that is put back.
 mod put_back;
 /// Cancelled, paid for and expired at once.

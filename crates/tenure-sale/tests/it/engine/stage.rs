@@ -39,6 +39,8 @@ tokio::task_local! {
 pub(super) struct Stage {
     pub(super) spread: u64,
     pub(super) redis: Option<RedisServer>,
+    /// The prefix of a user of the gate that may touch nothing else.
+    pub(super) prefix: Option<&'static str>,
     /// A PostgreSQL of its own, which may be killed.
     pub(super) postgres: Option<PostgresServer>,
     ledger_url: Option<String>,
@@ -50,6 +52,7 @@ impl Stage {
         Self {
             spread: 1,
             redis: None,
+            prefix: None,
             postgres: None,
             ledger_url: None,
             dir: tempfile::tempdir().unwrap(),
@@ -61,6 +64,25 @@ impl Stage {
         Self {
             redis: Some(redis),
             ..Self::memory_sqlite()
+        }
+    }
+
+    /// With a gate whose user may touch only what begins with its prefix.
+    pub(super) fn team_sqlite() -> Self {
+        let rules = "on >pw +@all ~team-a:* resetchannels &team-a:*";
+        let redis = RedisServer::builder().aof(Fsync::Always);
+        Self {
+            redis: Some(redis.user("team", rules).start()),
+            prefix: Some("team-a:"),
+            ..Self::memory_sqlite()
+        }
+    }
+
+    /// With items that are spread.
+    pub(super) fn spread_team_sqlite() -> Self {
+        Self {
+            spread: 4,
+            ..Self::team_sqlite()
         }
     }
 
@@ -102,6 +124,9 @@ impl Stage {
 
     pub(super) fn gate_url(&self) -> String {
         let redis = self.redis.as_ref();
+        if let (Some(redis), Some(prefix)) = (redis, self.prefix) {
+            return format!("redis://team:pw@{}/?prefix={prefix}", redis.addr());
+        }
         redis.map_or("memory://".to_owned(), RedisServer::url)
     }
 
