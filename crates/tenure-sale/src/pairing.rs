@@ -22,8 +22,10 @@ use crate::ledger::Ledger;
 
 /// A gate that was not used for this long may be replaced by another one.
 pub(crate) const UNUSED: Duration = Duration::from_secs(10);
-/// How long to wait for that, or for a gate to get its id again.
+/// How long to wait for that, if nobody says that the other gate is in use.
 const PATIENCE: Duration = Duration::from_secs(13);
+/// Longer than processes that run need to give a gate its id again.
+const MARKED: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The pair that a sale belongs to; none if its gate or its ledger is in memory, as part of its
@@ -44,7 +46,7 @@ impl Pairing {
         if ledger.is_in_memory() {
             // It will never come back to a gate that knows it.
             return match gate.pair().await? {
-                Some(_) => Err(of_another_ledger(ledger)),
+                Some(_) => Err(of_another_ledger()),
                 None => Ok(Self::default()),
             };
         }
@@ -67,11 +69,12 @@ impl Pairing {
 }
 
 async fn find(gate: &Gate, ledger: &Ledger) -> Result<Pair> {
-    let end = Instant::now() + PATIENCE;
+    let begun = Instant::now();
     loop {
-        let ledgers = ledger.paired(&new_id()).await?.ledger;
+        let known = ledger.paired(&new_id()).await?;
+        let ledgers = known.ledger;
         match gate.pair().await? {
-            Some(pair) if pair.ledger != ledgers => return Err(of_another_ledger(ledger)),
+            Some(pair) if pair.ledger != ledgers => return Err(of_another_ledger()),
             Some(pair) if ledger.see_gate(&pair.gate, UNUSED).await? => return Ok(pair),
             Some(_) => {}
             // The ledger first: a gate that is refused is left as it was.
@@ -86,8 +89,10 @@ async fn find(gate: &Gate, ledger: &Ledger) -> Result<Pair> {
                 }
             }
         }
-        if Instant::now() >= end {
-            return Err(has_another_gate(ledger));
+        let waited = begun.elapsed();
+        let is_in_use = known.seen_ago < waited && waited >= MARKED;
+        if is_in_use || waited >= PATIENCE {
+            return Err(has_another_gate());
         }
         sleep(PAUSE).await;
     }
@@ -97,19 +102,15 @@ fn new_id() -> String {
     format!("{:032x}", rand::random::<u128>())
 }
 
-fn of_another_ledger(ledger: &Ledger) -> Error {
-    let message = format!(
-        "cannot use this gate with the ledger {ledger:?}: its Redis database belongs to another \
-         ledger; name another database, or delete the key `tenure:sale:gate` there if that ledger \
-         is gone for good"
-    );
+fn of_another_ledger() -> Error {
+    let message = "cannot use this gate with this ledger: its Redis database belongs to another \
+                   ledger; name another database, or delete the key `tenure:sale:gate` there if \
+                   that ledger is gone for good";
     Error::new(ErrorKind::Conflict, message)
 }
 
-fn has_another_gate(ledger: &Ledger) -> Error {
-    let message = format!(
-        "cannot use this gate with the ledger {ledger:?}: another Redis database is its gate, and \
-         is in use; name that one, or stop the processes that use it"
-    );
+fn has_another_gate() -> Error {
+    let message = "cannot use this ledger with this gate: another Redis database is its gate, and \
+                   is in use; name that one, or stop the processes that use it";
     Error::new(ErrorKind::LedgerInUse, message)
 }

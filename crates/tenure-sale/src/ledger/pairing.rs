@@ -14,7 +14,7 @@ const IDENTIFY: Sql =
 macro_rules! paired {
     ($now:expr) => {
         concat!(
-            "SELECT id, gate, abs(",
+            "SELECT id, abs(",
             $now,
             " - gate_seen_at) FROM sale_ledger WHERE one = 1"
         )
@@ -39,9 +39,7 @@ const SEE: Sql = Sql::each(see!(sqlite_now!()), see!(postgres_now!()));
 pub(crate) struct Paired {
     /// The ledger's own id.
     pub(crate) ledger: String,
-    /// The id of its gate; `None` if it never had one.
-    pub(crate) gate: Option<String>,
-    /// How long ago a process used that gate.
+    /// How long ago a process used its gate: very long if it never had one.
     pub(crate) seen_ago: Duration,
 }
 
@@ -89,8 +87,7 @@ pub(super) async fn paired(books: &Books) -> Result<Option<Paired>> {
     let paired = |row: &Row| -> Result<Paired, sqlx::Error> {
         Ok(Paired {
             ledger: row.get(0)?,
-            gate: row.get(1)?,
-            seen_ago: Duration::from_millis(row.number(2)?),
+            seen_ago: Duration::from_millis(row.number(1)?),
         })
     };
     let paired = rows.first().map(paired).transpose();
