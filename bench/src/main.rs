@@ -59,7 +59,7 @@ fn run(options: &Options) {
     };
     let machine = Machine::watch(&setting.server);
     let selected = measures::ALL.iter();
-    let selected = selected.filter(|measure| options.selects(measure.name));
+    let selected = selected.filter(|measure| options.selects(measure));
     let rows: Vec<_> = selected
         .flat_map(|measure| (measure.run)(&setting))
         .collect();

@@ -27,10 +27,23 @@ use crate::table::Row;
 pub struct Measure {
     pub name: &'static str,
     pub run: fn(&Setting) -> Vec<Row>,
+    /// Whether it runs only if it is selected, so that the others take at most ten minutes.
+    pub is_extra: bool,
 }
 
 const fn measure(name: &'static str, run: fn(&Setting) -> Vec<Row>) -> Measure {
-    Measure { name, run }
+    Measure {
+        name,
+        run,
+        is_extra: false,
+    }
+}
+
+const fn extra(name: &'static str, run: fn(&Setting) -> Vec<Row>) -> Measure {
+    Measure {
+        is_extra: true,
+        ..measure(name, run)
+    }
 }
 
 /// In the order of the table.
@@ -38,31 +51,32 @@ pub const ALL: &[Measure] = &[
     measure("pairs", pairs::measure),
     measure("kept", kept::measure),
     measure("server_cpu", server_cpu::measure),
-    measure("several", several::measure),
+    extra("several", several::measure),
     measure("turns", turns::measure),
     measure("processes", processes::measure),
     measure("wake", wake::measure),
     measure("names", names::measure),
     measure("leases", leases::measure),
     measure("waiters", waiters::measure),
-    measure("living", living::measure),
+    measure("waiters_memory", leases::waiters),
+    extra("living", living::measure),
     measure("redlock", redlock::alone),
     measure("redlock_many", redlock::many),
     measure("redlock_crowd", redlock::crowd),
-    measure("sentinel", failover::sentinel),
+    extra("sentinel", failover::sentinel),
     measure("cluster", cluster::measure),
-    measure("cluster_moves", failover::cluster),
+    extra("cluster_moves", failover::cluster),
     measure("gate", gate::measure),
     measure("hot", gate::hot),
-    measure("ledger", ledger::measure),
-    measure("sale", sale::end_to_end),
-    measure("ways", sale::ways),
+    extra("ledger", ledger::measure),
+    extra("sale", sale::end_to_end),
+    extra("ways", sale::ways),
     measure("command", command::start),
-    measure("command_ls", command::list),
-    measure("command_waiters", command::wait),
+    extra("command_ls", command::list),
+    extra("command_waiters", command::wait),
     measure("http_orders", http::orders),
     measure("http_locks", http::locks),
-    measure("http_streams", http::streams),
+    extra("http_streams", http::streams),
 ];
 
 /// What a child process does: see [`crate::child`].

@@ -1,9 +1,9 @@
 //! The command line: `[--rounds N] [--only NAME[,NAME..]]`.
 
-use crate::measures;
+use crate::measures::{self, Measure};
 
-/// Enough for a median that two disturbed rounds cannot move.
-const ROUNDS_DEFAULT: usize = 7;
+/// Enough for a median that one disturbed round cannot move.
+const ROUNDS_DEFAULT: usize = 3;
 
 /// What to run.
 #[derive(Debug)]
@@ -29,8 +29,9 @@ impl Options {
         Ok(options)
     }
 
-    pub fn selects(&self, measure: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|name| name == measure)
+    pub fn selects(&self, measure: &Measure) -> bool {
+        let by_default = self.only.is_empty() && !measure.is_extra;
+        by_default || self.only.iter().any(|name| name == measure.name)
     }
 }
 
@@ -49,9 +50,17 @@ fn names(value: &str) -> Result<Vec<String>, String> {
 }
 
 fn usage() -> String {
-    let names: Vec<&str> = measures::ALL.iter().map(|measure| measure.name).collect();
+    let names = |is_extra| {
+        let measures = measures::ALL.iter();
+        let measures = measures.filter(|measure| measure.is_extra == is_extra);
+        measures
+            .map(|measure| measure.name)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
     format!(
-        "usage: make bench [ROUNDS={ROUNDS_DEFAULT}] [ONLY=name,name..], names: {}",
-        names.join(" ")
+        "usage: make bench [ROUNDS={ROUNDS_DEFAULT}] [ONLY=name,name..], names: {}; only if selected: {}",
+        names(false),
+        names(true)
     )
 }

@@ -24,7 +24,9 @@ const TAKERS: usize = 64;
 /// One whole ttl: every lease is renewed three times, whenever it was taken.
 const PERIOD: Duration = TTL;
 /// Leases are watched from their second second on: until that is set up for all.
-const SETTLE: Duration = Duration::from_secs(40);
+const SETTLE: Duration = Duration::from_secs(20);
+/// The same for the few leases that others wait for.
+const SETTLE_FEW: Duration = Duration::from_secs(5);
 /// How often leases are looked at, and how many each time.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOK_AT: usize = 200;
@@ -43,17 +45,9 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
     let seconds = (PERIOD + SETTLE).as_secs() + 40;
     progress::tell(&format!("leases: {LEASES} leases, about {seconds} s"));
     let (held, least_left) = hold(&setting.server);
-    progress::tell(&format!("leases: {WAITERS} waiters"));
     // The holder's process is gone, but its leases are not: they would end during what follows.
     setting.server.client().command(&["FLUSHALL"]);
-    let on_one = waiter_bytes(setting, "one");
-    let on_many = waiter_bytes(setting, "many");
-    setting.server.client().command(&["FLUSHALL"]);
-    let row = |what: &str, value: f64, unit, target| {
-        Row::figure(what, (&Samples::new([value]), unit), target)
-    };
     let half = TTL.as_secs_f64() / 2.0;
-    let kib = Target::AtMost(1_024.0);
     vec![
         row(
             "1 000 000 leases, ttl 30 s: least time left",
@@ -85,11 +79,21 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
             Unit::Seconds,
             Target::None,
         ),
+    ]
+}
+
+/// What callers that wait cost their process.
+pub fn waiters(setting: &Setting) -> Vec<Row> {
+    progress::tell(&format!("waiters_memory: {WAITERS} waiters"));
+    let on_one = waiter_bytes(setting, "one");
+    let on_many = waiter_bytes(setting, "many");
+    setting.server.client().command(&["FLUSHALL"]);
+    vec![
         row(
             "memory per waiter, 10 000 on one name",
             on_one,
             Unit::Bytes,
-            kib,
+            Target::AtMost(1_024.0),
         ),
         row(
             "memory per waiter, 10 000 on names of their own",
@@ -98,6 +102,10 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
             Target::None,
         ),
     ]
+}
+
+fn row(what: &str, value: f64, unit: Unit, target: Target) -> Row {
+    Row::figure(what, (&Samples::new([value]), unit), target)
 }
 
 /// Lets a child hold the leases, and looks at the server meanwhile: the least time left, in
@@ -210,7 +218,7 @@ pub fn waiting_child(arguments: &[String]) {
     let prefix = format!("waited:{names}");
     let _guards = take(&runtime, &holder, &prefix, count);
     drop(take(&runtime, &waiting, "warm", 1_000));
-    std::thread::sleep(SETTLE);
+    std::thread::sleep(SETTLE_FEW);
     child::ready();
     let before = own_rss();
     for number in 0..WAITERS {

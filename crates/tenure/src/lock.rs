@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
+use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -13,7 +15,7 @@ use crate::core::Core;
 use crate::engine::attempt::{AcquireRequest, StartedAcquisition};
 use crate::engine::fast_path::{self, FastPathOutcome};
 use crate::engine::keep;
-use crate::engine::local_queue::Waiter;
+use crate::engine::local_queue::{QueueEntry, Waiter};
 use crate::engine::reuse::{self, Reuse};
 use crate::engine::{client_record, retry, try_acquire};
 use crate::error::{Error, Result};
@@ -27,7 +29,7 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::order::Ordered;
 use crate::standing::{LostReason, Released};
-use crate::store::{Failure, PermitRequest, Wish};
+use crate::store::{BoxFuture, Failure, PermitRequest, Wish};
 use crate::waiting_caller::WaitingCaller;
 
 /// Limits on a lease's metadata: number of entries, and total bytes. Metadata is sent with every
@@ -459,17 +461,27 @@ impl<D> Lock<D> {
     }
 
     async fn wait_in_queue(&self, limit: Option<Duration>) -> Result<Guard> {
+        // Boxed: what only the first attempt needs must not take up memory while waiting.
+        match Box::pin(self.acquire_or_join(limit)).await? {
+            FirstAttempt::Granted(guard) => Ok(guard),
+            FirstAttempt::Joined(waiting) => waiting.await,
+            FirstAttempt::MayShare(waiting) => waiting.await,
+        }
+    }
+
+    /// Acquires the lock if it is free here and in the store, and joins the local queue if it is not.
+    async fn acquire_or_join(&self, limit: Option<Duration>) -> Result<FirstAttempt> {
         let request = self.request()?;
         if let Some(guard) = self.reenter(&request)? {
-            return Ok(guard);
+            return Ok(FirstAttempt::Granted(guard));
         }
         self.client.check_open()?;
         if let Some(guard) = self.reuse(&request).await? {
-            return Ok(guard);
+            return Ok(FirstAttempt::Granted(guard));
         }
         let core = &self.client.core;
         let joined = core.clock.now();
-        let patient = limit.is_none_or(|limit| limit >= self.client.core.settings.response_timeout);
+        let patient = limit.is_none_or(|limit| limit >= core.settings.response_timeout);
         let number = core.queues.next_number();
         // Others may have the lock here already, and share it.
         let shares = self.mode != Mode::Exclusive;
@@ -477,16 +489,9 @@ impl<D> Lock<D> {
         let free = patient && is_free;
         let (begun, found_busy) =
             if free && let Some(_permit) = core.queues.try_fast_path(&request.name) {
-                // Boxed: state that only the fast path needs must not take up memory while
-                // waiting.
-                match Box::pin(fast_path::try_acquire(
-                    &self.client,
-                    self.holds(),
-                    request.clone(),
-                ))
-                .await?
-                {
-                    FastPathOutcome::Granted(guard) => return Ok(guard),
+                let holds = self.holds();
+                match fast_path::try_acquire(&self.client, holds, request.clone()).await? {
+                    FastPathOutcome::Granted(guard) => return Ok(FirstAttempt::Granted(guard)),
                     FastPathOutcome::Busy(acquisition, _) => (Some(acquisition), true),
                     FastPathOutcome::NotAnswered(acquisition) => (Some(acquisition), false),
                 }
@@ -494,7 +499,9 @@ impl<D> Lock<D> {
                 (None, false)
             };
         let (caller, answer) = WaitingCaller::new(&self.client, self.holds(), number);
-        let shared = self.holds().map(|holds| (holds, request.clone()));
+        let shared = self
+            .holds()
+            .map(|holds| (Arc::clone(holds), request.clone()));
         let client = (core, &self.client.engine);
         let waiter = Waiter {
             request,
@@ -503,18 +510,21 @@ impl<D> Lock<D> {
             started: StartedAcquisition::new(client, begun, found_busy),
             caller: Box::new(caller),
         };
-        let entry = core.queues.join(client, number, waiter);
-        let result = match shared {
-            None => answer.await,
-            // It must not queue behind a caller that waits for this owner, or to share the lock.
-            Some((holds, request)) => tokio::select! {
-                biased;
-                result = answer => result,
-                guard = holds.wait_to_reenter(&request, number) => return guard,
-            },
+        let waiting = WaitingFuture {
+            answer,
+            entry: Some(core.queues.join(client, number, waiter)),
         };
-        entry.answered();
-        result.map_err(|_| Error::closed())?
+        Ok(match shared {
+            None => FirstAttempt::Joined(waiting),
+            // It must not queue behind a caller that waits for this owner, or to share the lock.
+            Some((holds, request)) => FirstAttempt::MayShare(Box::pin(async move {
+                tokio::select! {
+                    biased;
+                    guard = waiting => guard,
+                    guard = holds.wait_to_reenter(&request, number) => guard,
+                }
+            })),
+        })
     }
 
     /// The lease that this process keeps, if it is what the caller wants.
@@ -679,6 +689,34 @@ impl Lock {
             name: name.as_str().into(),
             ..self.clone()
         }
+    }
+}
+
+/// What became of a caller's first attempt.
+enum FirstAttempt {
+    Granted(Guard),
+    /// It waits for its turn.
+    Joined(WaitingFuture),
+    /// It waits for its turn, or until its owner has the lock.
+    MayShare(BoxFuture<'static, Result<Guard>>),
+}
+
+/// A caller in the local queue, until it has its reply. Not an `async fn`, whose arguments would take
+/// up memory twice.
+struct WaitingFuture {
+    answer: oneshot::Receiver<Result<Guard>>,
+    entry: Option<QueueEntry>,
+}
+
+impl Future for WaitingFuture {
+    type Output = Result<Guard>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Guard>> {
+        let result = ready!(Pin::new(&mut self.answer).poll(context));
+        if let Some(entry) = self.entry.take() {
+            entry.answered();
+        }
+        Poll::Ready(result.unwrap_or_else(|_| Err(Error::closed())))
     }
 }
 

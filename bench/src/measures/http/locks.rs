@@ -46,7 +46,7 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
             "HTTP, locks taken and released/s, 256 connections",
             (&rate("ours"), Unit::PerSecond),
             ("axum handler, two requests", &rate("handler")),
-            Target::AtLeast(0.5),
+            Target::AtLeast(0.6),
         ),
         Row::figure(
             "the same, p99 of both together",

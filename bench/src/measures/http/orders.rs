@@ -66,7 +66,7 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
         row(
             "HTTP, accepted orders/s, 256 connections",
             "one",
-            Target::AtLeast(0.5),
+            Target::AtLeast(0.6),
         ),
         row("the same, two instances", "two", Target::None),
         Row::figure(

@@ -45,6 +45,17 @@ executors! {
     without_wakers = poll_again_and_again;
 }
 
+/// Programs may have thousands of waiting callers.
+#[test]
+fn a_future_that_waits_for_a_lock_is_small() {
+    blocking::block_on(async {
+        let tenure = connect("memory://").await;
+        let lock = tenure.lock("n");
+        let size = size_of_val(&lock.acquire());
+        assert!(size <= 256, "{size} bytes");
+    });
+}
+
 /// Whatever a caller can wait for.
 async fn everything(url: String) {
     let (a, b) = (connect(&url).await, connect(&url).await);

@@ -59,8 +59,9 @@ pub(crate) struct LocalQueue {
 /// A queue whose members may also leave from the middle, or by their limits.
 #[derive(Default)]
 pub(in crate::engine) struct Waiters {
-    /// By number, which only grows, so this is the order of arrival.
-    by_number: BTreeMap<u64, Waiter>,
+    /// By number, which only grows, so this is the order of arrival. Boxed: a tree that grows at its end
+    /// has half-empty nodes.
+    by_number: BTreeMap<u64, Box<Waiter>>,
     limits: BTreeSet<(Moment, u64)>,
     /// The lease id under which this process is, or asks to be, in the store's queue.
     pub(in crate::engine) queued_as: Option<LeaseId>,
@@ -113,7 +114,7 @@ impl Waiters {
     pub(in crate::engine) fn join(&mut self, number: u64, waiter: Waiter) -> bool {
         let limit = limit(&waiter);
         self.limits.extend(limit.map(|limit| (limit, number)));
-        self.by_number.insert(number, waiter);
+        self.by_number.insert(number, Box::new(waiter));
         match self.wakes_at {
             None => true,
             Some(wakes_at) => limit.is_some_and(|limit| limit < wakes_at),
@@ -152,9 +153,9 @@ impl Waiters {
     /// The first waiter and its number. A caller that went away counts as gone even before its
     /// message arrives.
     pub(in crate::engine) fn first(&self) -> Option<(u64, &Waiter)> {
-        let here = |(_, waiter): &(&u64, &Waiter)| !waiter.caller.is_gone();
-        let first = self.by_number.iter().find(here);
-        first.map(|(number, waiter)| (*number, waiter))
+        let mut waiters = self.by_number.iter();
+        let first = waiters.find(|(_, waiter)| !waiter.caller.is_gone());
+        first.map(|(number, waiter)| (*number, &**waiter))
     }
 
     /// Whether a waiter that came before this number wants the lock alone.
@@ -170,7 +171,7 @@ impl Waiters {
         if let Some(limit) = limit(&waiter) {
             self.limits.remove(&(limit, number));
         }
-        Some(waiter)
+        Some(*waiter)
     }
 
     /// Removes a waiter whose limit has passed, other than the one being served.
