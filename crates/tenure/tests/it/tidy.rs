@@ -198,6 +198,8 @@ fn every_test_that_the_guarantees_name_exists() {
         "crates/tenure/src",
         "crates/tenure/tests",
         "crates/tenure-sale/tests",
+        "crates/tenure-serve/src",
+        "crates/tenure-serve/tests",
         "crates/tenure-cli/tests",
     ] {
         code.extend(sources(dir).into_iter().map(|file| file.text));
