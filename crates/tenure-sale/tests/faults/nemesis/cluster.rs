@@ -12,7 +12,7 @@ use super::server::{Cut, LAG_MS, NOTICE_LIMIT, is_used};
 use super::{Kind, random_time};
 
 /// How long a failover may take, and all that follows from it.
-const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+const SETTLE_LIMIT: Duration = Duration::from_mins(1);
 
 /// Does it to the node that has an item, undoes it; true if clients were hit.
 pub(super) fn strike(kind: Kind, cluster: &Cluster, item: &str, rng: &mut StdRng) -> bool {
