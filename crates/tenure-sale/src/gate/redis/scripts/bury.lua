@@ -16,6 +16,6 @@ local pending = redis.pcall('XPENDING', KEYS[1], 'ledger', ARGV[1], ARGV[1], 1)
 local deliveries = not pending.err and pending[1] and pending[1][4] or 0
 redis.call('XADD', KEYS[2], '*', '.id', ARGV[1], '.reason', ARGV[2], '.deliveries', deliveries,
   unpack(found[1][2]))
-redis.call('XACK', KEYS[1], 'ledger', ARGV[1])
 redis.call('XDEL', KEYS[1], ARGV[1])
+redis.call('XACK', KEYS[1], 'ledger', ARGV[1])
 return 1
