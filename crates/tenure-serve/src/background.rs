@@ -79,13 +79,12 @@ impl Background {
         let mut pause = PAUSE_MIN;
         loop {
             let mut running = tokio::spawn(work());
-            let ended = match timeout(STEADY_AFTER, &mut running).await {
-                Ok(ended) => ended,
-                Err(_) => {
-                    self.failures().remove(task);
-                    pause = PAUSE_MIN;
-                    running.await
-                }
+            let ended = if let Ok(ended) = timeout(STEADY_AFTER, &mut running).await {
+                ended
+            } else {
+                self.failures().remove(task);
+                pause = PAUSE_MIN;
+                running.await
             };
             if self.stop.is_cancelled() {
                 return;

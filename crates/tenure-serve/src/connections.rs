@@ -76,25 +76,21 @@ pub(crate) async fn serve(
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        match places.take(from.ip()) {
-            Some(place) => {
-                let connection = attend(socket, from, router.clone(), &graceful);
-                tokio::spawn(async move {
-                    connection.await;
-                    drop(place);
-                });
-            }
-            None => {
-                let visit = reserve.enter().await;
-                let connection = attend_briefly(socket, from, router.clone(), Arc::clone(&health));
-                tokio::spawn(async move {
-                    let ending = visit.clone().drop_guard();
-                    let within = timeout(VISIT_WITHIN, visit.run_until_cancelled(connection));
-                    let _ = within.await;
-                    drop(ending);
-                });
-            }
+        if let Some(place) = places.take(from.ip()) {
+            let connection = attend(socket, from, router.clone(), &graceful);
+            tokio::spawn(async move {
+                connection.await;
+                drop(place);
+            });
+            continue;
         }
+        let visit = reserve.enter().await;
+        let connection = attend_briefly(socket, from, router.clone(), Arc::clone(&health));
+        tokio::spawn(async move {
+            let ending = visit.clone().drop_guard();
+            let _ = timeout(VISIT_WITHIN, visit.run_until_cancelled(connection)).await;
+            drop(ending);
+        });
     }
     drop(listener);
     let _ = timeout(STOP_WITHIN, graceful.shutdown()).await;

@@ -47,6 +47,10 @@ Prefer `tenure run`: it renews, and stops its command before the lease expires."
 ///
 /// The lease is one line of text for `tenure renew` and `tenure release`. It expires after its ttl
 /// unless it is renewed.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own"
+)]
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct AcquireArgs {

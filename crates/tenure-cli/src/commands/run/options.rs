@@ -33,8 +33,9 @@ Examples:
   tenure run -j 4 encode -- ./encode              at most four at once, each with a number
 
 The command:
-  Its environment has TENURE_NAME, TENURE_FENCE, TENURE_LEASE and TENURE_TTL_MS; it inherits stdin,
-  stdout and stderr. Send the fence with every write, so that the receiver can reject an older one.
+  Its environment has TENURE_NAME, TENURE_FENCE, TENURE_LEASE and TENURE_TTL_MS, but no
+  TENURE_PASSWORD; it inherits stdin, stdout and stderr. Send the fence with every write, so that the
+  receiver can reject an older one.
   The locks of --also have TENURE_NAME_2, TENURE_FENCE_2, TENURE_LEASE_2, then _3 and so on, in their
   order on the command line. With -j, TENURE_SLOT is a number from 0 to N-1 that no other command
   has at the same time, for example to choose a GPU or a port.
