@@ -20,6 +20,8 @@ pub struct Config {
     url: Urls,
     /// A file with the server's password in its first line.
     pub password_file: Option<PathBuf>,
+    /// What all keys and channels begin with.
+    pub prefix: Option<String>,
     /// The name of this client in listings.
     pub client_name: Option<String>,
     /// How long a lease lasts without renewal, as in `30s`.
@@ -126,12 +128,12 @@ mod tests {
 
     #[test]
     fn a_file_says_what_there_is() {
-        let text =
-            "url = [\"a\", \"b\"]\npassword_file = \"p\"\nttl = \"1m\"\nledger = \"sqlite:x\"\n";
+        let text = "url = [\"a\", \"b\"]\npassword_file = \"p\"\nttl = \"1m\"\nprefix = \"t:\"\nledger = \"sqlite:x\"\n";
         let config = Config::parse(Path::new("t.toml"), text).unwrap();
         assert_eq!(config.urls(), ["a", "b"]);
         assert_eq!(config.password_file, Some("p".into()));
         assert_eq!(config.ttl.as_deref(), Some("1m"));
+        assert_eq!(config.prefix.as_deref(), Some("t:"));
         assert_eq!(config.ledger.as_deref(), Some("sqlite:x"));
         let one = Config::parse(Path::new("t.toml"), "url = \"a\"").unwrap();
         assert_eq!(one.urls(), ["a"]);

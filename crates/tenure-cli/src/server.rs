@@ -33,6 +33,14 @@ pub struct ServerArgs {
     #[arg(short = 'u', long, value_name = "URL")]
     url: Vec<String>,
 
+    /// What all keys and channels begin with, to separate teams [env: `TENURE_PREFIX`]
+    ///
+    /// Clients with different prefixes do not see or exclude each other: with `team-a:` a user needs rights for `~team-a:*` and
+    /// `&team-a:*` only. Names are given and shown without it. It can also be part of the URL, as in
+    /// `redis://host?prefix=team-a:`.
+    #[arg(long, value_name = "TEXT")]
+    prefix: Option<String>,
+
     /// File whose first line is the server's password [env: `TENURE_PASSWORD` holds the password]
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
@@ -82,6 +90,7 @@ impl ServerArgs {
         refuse_passwords(&self.url, instead)?;
         let config = Config::read(self.config.as_deref())?;
         let urls = self.urls(&config, default);
+        let urls = with_prefix(urls, self.prefix(&config).as_deref())?;
         let password = self.password(&config)?;
         let client_name = self.client_name.clone();
         let client_name = client_name.or_else(|| variable("TENURE_CLIENT_NAME"));
@@ -121,6 +130,11 @@ impl ServerArgs {
             .map(|source| source())
             .find(|urls| !urls.is_empty());
         found.unwrap_or_else(|| vec![default.to_owned()])
+    }
+
+    fn prefix(&self, config: &Config) -> Option<String> {
+        let prefix = self.prefix.clone().or_else(|| variable("TENURE_PREFIX"));
+        prefix.or_else(|| config.prefix.clone())
     }
 
     fn longest_ttl(&self, config: &Config) -> Result<Option<Duration>> {
@@ -349,6 +363,45 @@ fn has_password(url: &str) -> bool {
     user.is_some_and(|user| user.contains(':')) || query.split('&').any(is_secret)
 }
 
+/// The URLs with a prefix from elsewhere. One that has its own must have the same.
+fn with_prefix(urls: Vec<String>, prefix: Option<&str>) -> Result<Vec<String>> {
+    let Some(prefix) = prefix.filter(|prefix| !prefix.is_empty()) else {
+        return Ok(urls);
+    };
+    let parameter = format!("prefix={}", encoded_prefix(prefix));
+    let set = |url: String| -> Result<String> {
+        let (rest, fragment) = match url.split_once('#') {
+            Some((rest, fragment)) => (rest, format!("#{fragment}")),
+            None => (url.as_str(), String::new()),
+        };
+        let query = rest.split_once('?').map(|(_, query)| query);
+        let mut parameters = query.unwrap_or_default().split('&');
+        match parameters.find(|it| it.starts_with("prefix=")) {
+            Some(own) if own == parameter || own == format!("prefix={prefix}") => Ok(url),
+            Some(own) => Err(Failed::usage(format!(
+                "the URL says `{own}`, but --prefix, TENURE_PREFIX or the configuration file says \
+                 `{prefix}`; remove one of them, because clients with different prefixes do not \
+                 exclude each other"
+            ))
+            .into()),
+            None => {
+                let mark = if query.is_some() { '&' } else { '?' };
+                Ok(format!("{rest}{mark}{parameter}{fragment}"))
+            }
+        }
+    };
+    urls.into_iter().map(set).collect()
+}
+
+/// Readable where a URL may be: only what would end the parameter is encoded.
+fn encoded_prefix(prefix: &str) -> String {
+    let encode = |it: char| match it {
+        '&' | '#' | '%' | '?' | '@' | '+' => format!("%{:02X}", u32::from(it)),
+        _ => it.to_string(),
+    };
+    prefix.chars().map(encode).collect()
+}
+
 /// The URL with a password from elsewhere, unless it has its own.
 fn with_password(url: &str, password: Option<&str>) -> String {
     let Some(password) = password.filter(|_| !has_password(url) && !url.starts_with("memory:"))
@@ -414,5 +467,35 @@ mod tests {
             assert_eq!(with_password(url, Some("p@/")), whole);
         }
         assert_eq!(with_password("redis://h", None), "redis://h");
+    }
+
+    #[test]
+    fn a_prefix_from_elsewhere_becomes_part_of_each_url() {
+        for (url, whole) in [
+            ("redis://h:1/2", "redis://h:1/2?prefix=t:"),
+            ("h", "h?prefix=t:"),
+            (
+                "rediss://h?db=1#insecure",
+                "rediss://h?db=1&prefix=t:#insecure",
+            ),
+            ("unix:///s?db=1", "unix:///s?db=1&prefix=t:"),
+            ("memory://", "memory://?prefix=t:"),
+            ("redis://h?prefix=t:", "redis://h?prefix=t:"),
+        ] {
+            let urls = vec![url.to_owned()];
+            assert_eq!(with_prefix(urls, Some("t:")).unwrap(), [whole]);
+        }
+        let urls = vec!["redis://h?prefix=x:".to_owned()];
+        assert_eq!(with_prefix(urls.clone(), None).unwrap(), urls);
+        let refused = with_prefix(urls, Some("t:")).unwrap_err().to_string();
+        assert!(
+            refused.contains("`prefix=x:`") && refused.contains("`t:`"),
+            "{refused}"
+        );
+        let urls = vec!["redis://h".to_owned()];
+        assert_eq!(
+            with_prefix(urls, Some("a&b#")).unwrap(),
+            ["redis://h?prefix=a%26b%23"]
+        );
     }
 }

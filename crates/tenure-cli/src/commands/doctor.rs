@@ -41,7 +41,8 @@ Exit codes:
 /// Check whether a Redis server is fit for locks, and how to fix it
 ///
 /// Checks version, role, eviction, memory, persistence, replicas, latency, clock, connections and
-/// every permission that locks need, and acquires test locks on unused names. A check that the
+/// every permission that locks need, and acquires test locks on unused names. With --prefix, all of
+/// that happens under the prefix, and the check `prefix` shows the ACL rules for it. A check that the
 /// server forbids is `unknown`, with advice where to look. Leaves no keys.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -54,14 +55,14 @@ pub struct DoctorArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     samples: u32,
 
-    /// Prefix of lock names, if the user's ACL allows no others
+    /// Beginning of the names of test locks, if the user's ACL allows no others
     #[arg(
         long,
         value_name = "TEXT",
         default_value = "",
         hide_default_value = true
     )]
-    prefix: String,
+    names: String,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -77,11 +78,11 @@ async fn examine(args: &DoctorArgs, server: &Server) -> Result<Exit> {
     let orders = Orders {
         deployment: Deployment::of(server.urls()),
         samples: args.samples,
-        prefix: args.prefix.clone(),
+        names: args.names.clone(),
     };
     let diagnoses = examine_each(server.urls(), &orders).await?;
     let together = match orders.deployment {
-        Deployment::Redlock => together::examine(server.urls(), &diagnoses, &args.prefix).await,
+        Deployment::Redlock => together::examine(server.urls(), &diagnoses, &args.names).await,
         _ => Vec::new(),
     };
     let exit = exit_of(&diagnoses);

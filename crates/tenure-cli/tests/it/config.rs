@@ -266,3 +266,62 @@ fn what_stands_alone_before_the_host_is_a_user() {
     });
     ended.ended_with(0);
 }
+
+/// The option, the variable and the file each lead to the same lock, whose key has the prefix.
+#[tenure_testkit::test]
+fn a_prefix_is_set_like_the_url() {
+    let server = RedisServer::start();
+    let files = Files::new();
+    let config = files.write("t.toml", "prefix = \"file:\"");
+    let acquire = |arguments: &[&str]| {
+        let mut command = tenure(&["acquire", "n", "--ttl", "60s", "--config", &config]);
+        command.args(arguments).env("TENURE_URL", server.url());
+        command
+    };
+    let has = |key| server.client().command(&["EXISTS", key]).int() == 1;
+    run(&mut acquire(&[])).ended_with(0);
+    assert!(has("file:n"));
+    run(acquire(&[]).env("TENURE_PREFIX", "variable:")).ended_with(0);
+    assert!(has("variable:n"));
+    let mut command = acquire(&["--prefix", "option:"]);
+    run(command.env("TENURE_PREFIX", "variable:")).ended_with(0);
+    assert!(has("option:n"));
+    let mut command = tenure(&["ls"]);
+    let url = format!("{}?prefix=url:", server.url());
+    let ended = run(command
+        .env("TENURE_URL", url)
+        .env("TENURE_PREFIX", "variable:"));
+    ended.ended_with(64);
+    ended.complains("`prefix=url:`");
+    let ended = run(tenure(&["ls", "--prefix", "a{b}"]).env("TENURE_URL", server.url()));
+    ended.ended_with(78);
+    ended.complains("it contains a brace");
+}
+
+/// Holders under another prefix are not there, and names are shown without it.
+#[tenure_testkit::test]
+fn listings_show_the_names_of_one_prefix() {
+    let server = RedisServer::start();
+    let of_team = |team: &str, arguments: &[&str]| {
+        let mut command = tenure(arguments);
+        command.env("TENURE_URL", server.url());
+        command.env("TENURE_PREFIX", team);
+        command
+    };
+    let acquire = run(&mut of_team("a:", &["acquire", "n", "--ttl", "60s"]));
+    acquire.ended_with(0);
+    assert!(!acquire.stdout.contains("a:n"), "{acquire}");
+    let show = run(&mut of_team("a:", &["show", "n", "--json"]));
+    show.ended_with(0);
+    assert!(
+        show.stdout.contains("\"n\"") && !show.stdout.contains("a:n"),
+        "{show}"
+    );
+    let lease = acquire.stdout.trim();
+    let is_locked = |team| run(&mut of_team(team, &["is-locked", "n"]));
+    is_locked("a:").ended_with(0);
+    is_locked("b:").ended_with(1);
+    let release = |team| run(&mut of_team(team, &["release", "--lease", lease]));
+    assert_ne!(release("b:").code, 0);
+    release("a:").ended_with(0);
+}

@@ -31,6 +31,9 @@ pub(crate) struct Wanted {
     /// a ticket, the default is the rest of the original time.
     #[schema(example = 5_000)]
     pub(crate) wait_ms: Option<u64>,
+    /// `exclusive`, or `shared`: several clients hold it together, and none of them alone.
+    #[schema(inline)]
+    pub(crate) mode: InMode,
     /// Name of the holder, shown to others.
     #[schema(example = "nightly-report")]
     pub(crate) owner: Option<String>,
@@ -39,6 +42,13 @@ pub(crate) struct Wanted {
     /// The ticket of an earlier response, to keep waiting at the same place in the queue. The lease
     /// then has the ttl and metadata of the first request.
     pub(crate) ticket: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum InMode {
+    Exclusive,
+    Shared,
 }
 
 /// A lease. Send its fence with every write, so that the receiver can reject an older one.
@@ -62,6 +72,7 @@ impl Default for Wanted {
         Self {
             ttl_ms: 30_000,
             wait_ms: None,
+            mode: InMode::Exclusive,
             owner: None,
             meta: BTreeMap::new(),
             ticket: None,
@@ -156,7 +167,11 @@ async fn pursue(app: &AppState, name: &str, wanted: Wanted) -> Result<Granted, P
 }
 
 fn lock(app: &AppState, name: &str, wanted: Wanted) -> Lock<Unordered> {
-    let lock = app.locks.lock(name);
+    let lock = match wanted.mode {
+        InMode::Exclusive => app.locks.lock(name),
+        // Of an owner of its own: readers of one process share a lease, and this one is given away.
+        InMode::Shared => app.locks.owner().lock(name).shared(),
+    };
     let lock = lock.ttl(Duration::from_millis(wanted.ttl_ms));
     let owner = wanted.owner.map(|owner| (OWNER.to_owned(), owner));
     let meta = wanted.meta.into_iter().chain(owner);

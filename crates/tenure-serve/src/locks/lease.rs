@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
-use tenure::{ErrorKind, Fence, Lease, LeaseId, Released};
+use tenure::{ErrorKind, Fence, Holder, Lease, LeaseId, Released};
 use tenure_view::time::{millis, moment};
 use utoipa::{IntoParams, ToSchema};
 
@@ -167,7 +167,8 @@ async fn find(app: &AppState, name: &str, id: &str) -> Result<(Lease, Option<Ter
     }
     // With the record of its client, which tells the fence.
     let found = app.locks.lock(name).holder().await?;
-    if let Some(holder) = found.filter(|holder| holder.lease == id) {
+    let has_it = |holder: &Holder| holder.lease == id || holder.reader_leases.contains(&id);
+    if let Some(holder) = found.filter(has_it) {
         let fence = holder.fence.unwrap_or(Fence::new(0));
         let lease = Lease::from_parts(name, id, fence)?;
         let (ttl, now) = (lease.ttl(), Instant::now());

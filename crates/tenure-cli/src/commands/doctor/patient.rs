@@ -27,7 +27,8 @@ const CONFIRM_LIMIT: Duration = Duration::from_secs(1);
 pub struct Orders {
     pub deployment: Deployment,
     pub samples: u32,
-    pub prefix: String,
+    /// What the names of test locks begin with.
+    pub names: String,
 }
 
 /// A server that is reachable.
@@ -110,6 +111,7 @@ impl Patient {
         checks.push(diagnosis.offset.map_or_else(clock::unknown, Offset::check));
         let name = self.find_name().await?;
         let rights = rights::examine(client, &self.scope(&name), user_of(&self.url)).await?;
+        checks.extend(rights.of_prefix);
         checks.push(rights.check);
         if !rights.has_transactions {
             let found = "skipped: it needs `MULTI`";
@@ -136,8 +138,12 @@ impl Patient {
     async fn find_name(&self) -> Result<String, Error> {
         let mut name = String::new();
         for _ in 0..NAMES_TRIED {
-            name = scratch_names::unused(&format!("{}tenure-doctor", self.orders.prefix));
-            match self.client.run(Command::new("GET").arg(&name)).await {
+            name = scratch_names::unused(&format!("{}tenure-doctor", self.orders.names));
+            match self
+                .client
+                .run(Command::new("GET").arg(self.key(&name)))
+                .await
+            {
                 Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
                 // A cluster node replies so if another node has the key.
                 Err(error) if error.kind() == ErrorKind::InvalidUrl => {}
@@ -147,10 +153,16 @@ impl Patient {
         Ok(name)
     }
 
+    /// The key of a lock with this name.
+    fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.client.prefix())
+    }
+
     fn scope(&self, name: &str) -> Scope {
         Scope {
-            name: name.to_owned(),
-            prefix: self.orders.prefix.clone(),
+            key: self.key(name),
+            names: self.orders.names.clone(),
+            prefix: self.client.prefix().to_owned(),
             deployment: self.orders.deployment,
             is_redisson: self.url.contains("layout=redisson"),
         }
@@ -160,7 +172,8 @@ impl Patient {
     async fn confirm(&self, name: &str, facts: &Facts) -> Result<Check, Error> {
         let replicas = facts.number("connected_slaves").unwrap_or(0);
         let connection = self.client.dedicated().await?;
-        let set = Command::new("SET").arg(name).arg("x").arg("PX").arg(2_000);
+        let set = Command::new("SET").arg(self.key(name));
+        let set = set.arg("x").arg("PX").arg(2_000);
         let wait = Command::new("WAIT")
             .arg(replicas)
             .arg(CONFIRM_LIMIT.as_millis());

@@ -23,6 +23,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Rights {
     pub check: Check,
+    /// How an ACL separates those who use this prefix, if there is one.
+    pub of_prefix: Option<Check>,
     /// Without `MULTI` locks cannot be tried: one step would become several.
     pub has_transactions: bool,
 }
@@ -58,6 +60,7 @@ pub async fn examine(client: &Client, scope: &Scope, user: &str) -> Result<Right
         None => user.to_owned(),
     };
     let needs = needs::all(scope);
+    let of_prefix = of_prefix(scope, &user);
     let mut findings = Findings::default();
     // Outside of the transaction: it would end it.
     note(&mut findings, &need_of_exec(), &try_exec(client).await?);
@@ -66,6 +69,7 @@ pub async fn examine(client: &Client, scope: &Scope, user: &str) -> Result<Right
     if !matches!(begun, Said::Allowed) {
         return Ok(Rights {
             check: untried(&user, &needs),
+            of_prefix,
             has_transactions: false,
         });
     }
@@ -74,8 +78,28 @@ pub async fn examine(client: &Client, scope: &Scope, user: &str) -> Result<Right
     }
     Ok(Rights {
         check: findings.into_check(&user),
+        of_prefix,
         has_transactions: true,
     })
+}
+
+/// The rules of a user that may touch nothing but what begins with the prefix.
+fn of_prefix(scope: &Scope, user: &str) -> Option<Check> {
+    if scope.prefix.is_empty() {
+        return None;
+    }
+    let user = if user == "default" { "NAME" } else { user };
+    let keys = scope.key_patterns().map(|pattern| format!("~{pattern}"));
+    let channels = scope.channel_patterns().map(|it| format!("&{it}"));
+    let (keys, channels): (Vec<_>, Vec<_>) = (keys.collect(), channels.collect());
+    let found = format!(
+        "all keys and channels are under `{}`; `ACL SETUSER {user} resetkeys {} resetchannels {}` \
+         gives a user these and no others",
+        scope.prefix,
+        keys.join(" "),
+        channels.join(" ")
+    );
+    Some(Check::ok("prefix", found))
 }
 
 async fn try_out(connection: &Dedicated, need: &Need) -> Result<Said, Error> {

@@ -17,7 +17,7 @@ const LONGEST_TTL: Duration = Duration::from_secs(30);
 const TRY_LIMIT: Duration = Duration::from_secs(5);
 
 /// Checks all nodes together.
-pub async fn examine(urls: &[String], nodes: &[Diagnosis], prefix: &str) -> Vec<Check> {
+pub async fn examine(urls: &[String], nodes: &[Diagnosis], names: &str) -> Vec<Check> {
     let mut checks = vec![number(nodes.len()), answering(nodes)];
     let twins = twins(nodes);
     let votes = votes(nodes);
@@ -26,7 +26,7 @@ pub async fn examine(urls: &[String], nodes: &[Diagnosis], prefix: &str) -> Vec<
     checks.push(votes.check);
     checks.extend(clocks(nodes));
     if can_try {
-        checks.push(try_lock(urls, prefix).await);
+        checks.push(try_lock(urls, names).await);
     }
     checks
 }
@@ -139,8 +139,8 @@ fn clocks(nodes: &[Diagnosis]) -> Option<Check> {
 }
 
 /// Acquires and releases a lock on a majority.
-async fn try_lock(urls: &[String], prefix: &str) -> Check {
-    let name = scratch_names::unused(&format!("{prefix}tenure-doctor"));
+async fn try_lock(urls: &[String], names: &str) -> Check {
+    let name = scratch_names::unused(&format!("{names}tenure-doctor"));
     let tried = async {
         let redlock = Redlock::connect(urls).await?;
         let begun = Instant::now();

@@ -138,10 +138,103 @@ fn a_user_of_some_names_only_says_which() {
     let (ended, report) = examine(from_ref(&url));
     ended.ended_with(1);
     says(&report, "rights", "bad", "the keys `*`");
-    let (ended, report) = examine_with(&[url], &["--prefix", "job:"]);
+    let (ended, report) = examine_with(&[url], &["--names", "job:"]);
     ended.ended_with(0);
     says(&report, "rights", "ok", "");
     leaves_nothing(&server);
+}
+
+/// The rules that the doctor prints for a prefix are enough for everything that it tries, and the server
+/// refuses nothing.
+#[tenure_testkit::test]
+fn the_rules_for_a_prefix_are_enough() {
+    thread::scope(|scope| {
+        for query in ["prefix=team-a:", "prefix=a*[b]:&layout=redisson"] {
+            scope.spawn(move || {
+                let (server, url) = restricted("+@all");
+                let url = format!("{url}?{query}");
+                let (ended, report) = examine(from_ref(&url));
+                ended.ended_with(1);
+                let found = check(&report, "prefix")["found"].as_str().unwrap();
+                type_in(&server, found.split('`').nth(3).unwrap());
+                server.client().command(&["ACL", "LOG", "RESET"]);
+                let (ended, report) = examine(from_ref(&url));
+                ended.ended_with(0);
+                for name in ["rights", "waiting", "keeping", "watching", "lock"] {
+                    says(&report, name, "ok", "");
+                }
+                refuses_no_name(&server);
+                leaves_nothing(&server);
+            });
+        }
+    });
+}
+
+/// What is missing under a prefix is named with it.
+#[tenure_testkit::test]
+fn what_is_missing_under_a_prefix_is_everything_under_it() {
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            mends(
+                "~tenure:* &* +@all",
+                "?prefix=team-a:",
+                "bad",
+                "the keys `team-a:*`",
+                "ACL SETUSER worker ~team-a:*",
+            );
+        });
+        scope.spawn(|| {
+            mends(
+                "~t:* &t:* +@all",
+                "?prefix=t:&layout=redisson",
+                "bad",
+                "the keys `redisson_lock_token:t:*`",
+                "ACL SETUSER worker &redisson_lock__channel:t:* &redisson_lock__channel:{t:* \
+                 ~redisson_lock_token:t:* ~redisson_lock_token:{t:*",
+            );
+        });
+    });
+}
+
+/// The line in the documentation, typed as it is there.
+#[tenure_testkit::test]
+fn the_line_for_teams_in_the_documentation_is_enough() {
+    let documented = include_str!("../../../../../docs/deployments.md");
+    let line = documented
+        .lines()
+        .find(|line| line.contains("ACL SETUSER team-a"));
+    let line = line
+        .unwrap()
+        .split_once("redis-cli ")
+        .unwrap()
+        .1
+        .replace('\'', "");
+    let server = RedisServer::start();
+    type_in(&server, &line);
+    let url = format!("redis://team-a:secret@{}/?prefix=team-a:", server.addr());
+    let (ended, report) = examine(&[url]);
+    ended.ended_with(0);
+    says(&report, "rights", "ok", "");
+    refuses_no_name(&server);
+}
+
+/// Fails if the server refused a key or a channel. Commands that only the doctor asks for may be
+/// refused, and it tidies up after locks of any layout.
+#[track_caller]
+fn refuses_no_name(server: &RedisServer) {
+    let refused = server.client().command(&["ACL", "LOG"]);
+    let is_name = |entry: &&tenure_testkit::Reply| {
+        let fields = entry.array();
+        fields[3].text() != "command" && !fields[7].text().starts_with("redisson_lock_token:")
+    };
+    let names: Vec<_> = refused.array().iter().filter(is_name).collect();
+    assert!(names.is_empty(), "{names:?}");
+}
+
+#[track_caller]
+fn type_in(server: &RedisServer, line: &str) {
+    let words: Vec<&str> = line.split(' ').collect();
+    assert_eq!(server.client().command(&words).text(), "OK", "{line}");
 }
 
 #[tenure_testkit::test]

@@ -82,6 +82,42 @@ fn a_lock_is_taken_renewed_and_released() {
 }
 
 #[tenure_testkit::test]
+fn readers_hold_a_lock_together_and_a_writer_waits_for_all() {
+    let server = RedisServer::start();
+    let (one, other) = (Service::on(&server, &[]), Service::on(&server, &[]));
+    let shared = json!({"mode": "shared", "ttl_ms": 20_000});
+    let readers = [
+        acquire(&one, "n", &shared),
+        acquire(&one, "n", &shared),
+        acquire(&other, "n", &shared),
+    ];
+    assert_eq!(readers[0]["fence"], readers[2]["fence"], "of one phase");
+    assert_ne!(readers[0]["lease_id"], readers[1]["lease_id"]);
+    other
+        .post("/api/v1/locks/n", &json!({}))
+        .is_problem(423, "busy");
+    // At any instance.
+    for service in [&one, &other] {
+        let renewal = json!({"lease_id": readers[0]["lease_id"], "ttl_ms": 20_000});
+        service.put("/api/v1/locks/n/lease", &renewal).is(200);
+    }
+    for reader in &readers {
+        one.post("/api/v1/locks/n", &json!({"mode": "exclusive"}))
+            .is_problem(423, "busy");
+        release(&other, "n", reader).is(204);
+    }
+    let writer = acquire(&one, "n", &json!({}));
+    assert!(writer["fence"].as_u64() > readers[0]["fence"].as_u64());
+    one.post("/api/v1/locks/n", &shared).is_problem(423, "busy");
+    release(&one, "n", &writer).is(204);
+    let named = json!({"mode": "shared", "owner": "nightly"});
+    one.post("/api/v1/locks/n", &named)
+        .is_problem(422, "invalid");
+    one.post("/api/v1/locks/n", &json!({"mode": "both"}))
+        .is_problem(422, "invalid");
+}
+
+#[tenure_testkit::test]
 fn a_busy_lock_names_its_holder_and_keeps_its_id() {
     let service = Service::start(&[]);
     let wanted = json!({"owner": "nightly-report", "meta": {"job": "7"}});
