@@ -147,7 +147,7 @@ mod tests {
         let attempts = Cell::new(0);
         let test = failing_until(99, &attempts);
         let result = catch_unwind(AssertUnwindSafe(|| {
-            repeat(test, |_| Some(Stall::Late(LATE)))
+            repeat(test, |_| Some(Stall::Late(LATE)));
         }));
         assert!(result.is_err());
         assert_eq!(attempts.get(), ATTEMPTS);

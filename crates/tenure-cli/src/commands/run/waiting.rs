@@ -238,6 +238,14 @@ fn fitting(text: &str, columns: usize) -> String {
     shown
 }
 
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.is_shown {
+            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,13 +257,5 @@ mod tests {
         assert_eq!(fitting("鎖鎖鎖鎖", 8), "鎖鎖鎖鎖");
         assert_eq!(fitting("鎖鎖鎖鎖", 7), "鎖鎖…");
         assert_eq!(fitting("anything", 0), "…");
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        if self.is_shown {
-            let _ = write!(io::stderr().lock(), "\r\x1b[K");
-        }
     }
 }
