@@ -22,9 +22,9 @@ impl Operation for Resize<'_> {
 
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
         ScriptCall::new(&at.scripts().permits.resize)
-            .key(at.keys.lock(&self.name))
-            .keys(at.keys.queue(&self.name))
-            .keys(at.keys.permits(&self.name))
+            .key(at.keys.lock(self.name))
+            .keys(at.keys.queue(self.name))
+            .keys(at.keys.permits(self.name))
             .arg(self.limit)
     }
 
