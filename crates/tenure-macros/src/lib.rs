@@ -76,5 +76,5 @@ use proc_macro::TokenStream;
 pub fn locked(arguments: TokenStream, function: TokenStream) -> TokenStream {
     let expanded =
         arguments::parse(arguments).and_then(|arguments| expansion::expand(arguments, function));
-    expanded.unwrap_or_else(|refusal| refusal.into_tokens())
+    expanded.unwrap_or_else(tokens::Refusal::into_tokens)
 }
