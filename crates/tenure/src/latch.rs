@@ -192,6 +192,7 @@ impl Latch {
     /// Validates the settings before anything is sent.
     fn arrival(&self, party: Option<String>) -> Result<Arrival> {
         let name = LockName::from_shared(&self.name)?;
+        let name = self.client.core.settings.allowed(name)?;
         if self.need == 0 || self.need > PARTIES_MAX {
             let cause = "it must be 1 to 100000";
             let setting = "the number of parties";

@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn a_long_text_arrives_whole_and_its_parts_between_their_ends() {
-        let long: String = (0..10_000).map(|number| format!("{number} ")).collect();
+        let long = (0..10_000).map(|number| number.to_string());
+        let long = long.collect::<Vec<_>>().join(" ");
         let text = Arc::new(Bytes::from(long.clone()));
         assert_eq!(Outgoing::whole(&text).read().unwrap(), long);
         let part = Outgoing::part("<".to_owned(), &text, 10..40_000, ">".to_owned());

@@ -59,7 +59,7 @@ pub async fn run(order: &Order, finish: &CancellationToken) {
             let rng = seed.part(order.number << 32 | number).rng();
             let (shop, finish) = (Arc::clone(&shop), finish.clone());
             buyers.spawn(async move {
-                shop.serve(&wish, rng, &finish).await;
+                Box::pin(shop.serve(&wish, rng, &finish)).await;
                 drop(place);
             });
         }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use tenure::{Fence, Guard, Lease, Lock, Locks, Released, Unordered};
+use tenure::{Fence, Guard, Lease, Lock, Locks, Released, Start, Unordered};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -27,12 +27,12 @@ macro_rules! on {
 }
 
 on! {
-    redis: locks, listings, elections, several, readers_and_fair_callers, permits, kept_leases,
-        a_new_primary;
+    redis: locks, listings, elections, several, readers_and_fair_callers, permits, runs, latches,
+        kept_leases, a_new_primary;
     redisson: locks, listings, elections, several, kept_leases, a_new_primary;
     sentinel: locks, listings;
-    cluster: locks, listings, elections, several, readers_and_fair_callers, permits, kept_leases,
-        a_new_primary;
+    cluster: locks, listings, elections, several, readers_and_fair_callers, permits, runs, latches,
+        kept_leases, a_new_primary;
     redlock_3: locks, listings, elections, several;
     redlock_3_redisson: locks, listings;
 }
@@ -220,6 +220,35 @@ async fn permits(team: Team) {
     let greater = b.semaphore("gpu", 3).resize(4).await.unwrap();
     assert_eq!(greater.limit(), 4);
     permits.release().await.unwrap();
+    team.check();
+}
+
+async fn runs(team: Team) {
+    let (a, b) = (team.tenure().await, team.tenure().await);
+    let start = a.once("nightly", "monday").try_begin().await.unwrap();
+    let Start::Here(run) = start else {
+        panic!("nobody ran yet: {start:?}")
+    };
+    let waiter = {
+        let once = b.once("nightly", "monday");
+        tokio::spawn(async move { once.begin().await.unwrap() })
+    };
+    assert!(soon(async || b.stats().busy >= 1).await);
+    run.complete().await.unwrap();
+    let start = timeout(LIMIT, waiter).await.expect("in time").unwrap();
+    assert!(matches!(start, Start::Elsewhere(_)), "it ran twice");
+    team.check();
+}
+
+async fn latches(team: Team) {
+    let (a, b) = (team.tenure().await, team.tenure().await);
+    let waiter = {
+        let latch = b.latch("ready", 2);
+        tokio::spawn(async move { latch.wait().await.unwrap() })
+    };
+    a.latch("ready", 2).arrive("one").await.unwrap();
+    b.latch("ready", 2).arrive("two").await.unwrap();
+    timeout(LIMIT, waiter).await.expect("in time").unwrap();
     team.check();
 }
 
