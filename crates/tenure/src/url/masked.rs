@@ -14,8 +14,12 @@ pub fn masked_url(url: &str) -> String {
     // The last `@`: a password may contain an unescaped one.
     let rest = match rest.rsplit_once('@') {
         Some((_, host)) => format!("***@{host}"),
-        // No part of it can be told from the password.
-        None if is_user_without_host(scheme, rest) => return format!("{scheme}***"),
+        None if is_user_without_host(scheme, rest) => {
+            // What follows the user cannot be told from the password.
+            let user = rest.split(':').next().filter(|user| !user.contains('['));
+            let shown = user.map_or("***".to_owned(), |user| format!("{user}:***"));
+            return format!("{scheme}{shown}");
+        }
         None => rest.to_owned(),
     };
     let Some((path, query)) = rest.split_once('?') else {

@@ -74,7 +74,7 @@ async fn a_bad_url_names_what_is_wrong() {
     for (url, cause) in [
         ("", "it is empty"),
         ("http://h", "the scheme `http`"),
-        ("redis://h:port", "the port `port`"),
+        ("redis://h:port", "the port `***`"),
         ("redis://h/zero", "the database `zero`"),
         ("redis://h?colour=red", "the parameter `colour`"),
         ("redis-ring://h", "the scheme `redis-ring`"),
