@@ -70,7 +70,8 @@ async fn a_caller_that_is_gone_when_its_run_begins_leaves_no_run() {
     let wire = Wire::start();
     let (a, b) = (wire.client().await, wire.bystander().await);
     let (once, other) = (a.once("nightly", 3), b.once("nightly", 3));
-    wire.proxy.delay_replies(ms(1_000));
+    // Well below the response timeout.
+    wire.proxy.delay_replies(ms(500));
     let mut redis = wire.server.client();
     let is_recorded = soon(async || redis.command(&["EXISTS", RECORD]).int() == 1);
     tokio::select! {
