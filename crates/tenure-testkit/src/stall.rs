@@ -23,6 +23,8 @@ const CROWD: usize = 8;
 /// How many times in a row the threads that are ready to run are counted: those of 200 ms.
 const COUNTS: usize = 10;
 const ATTEMPTS: u32 = 5;
+/// Set it to `1` where a test must show its first outcome, as where a bug was planted.
+const ATTEMPTS_VARIABLE: &str = "TENURE_TEST_ATTEMPTS";
 
 /// How the machine stalled.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,10 +39,13 @@ enum Stall {
 ///
 /// # Panics
 ///
-/// As the test does, if the machine did not stall meanwhile, or for the fifth time.
+/// As the test does, if the machine did not stall meanwhile, or for the fifth time; for the first time
+/// already if the environment has `TENURE_TEST_ATTEMPTS=1`.
 pub fn despite_stalls<T>(test: impl Fn() -> T) -> T {
+    let attempts = std::env::var(ATTEMPTS_VARIABLE).ok();
+    let attempts = attempts.and_then(|it| it.parse().ok()).unwrap_or(ATTEMPTS);
     LazyLock::force(&WATCH);
-    repeat(test, last_stall_since)
+    repeat(attempts, test, last_stall_since)
 }
 
 /// The last stall that ended after this moment.
@@ -53,8 +58,12 @@ fn last_stall_since(begun: Instant) -> Option<Stall> {
 }
 
 #[expect(clippy::print_stderr, reason = "a repeated test must say why")]
-fn repeat<T>(test: impl Fn() -> T, stalled_since: impl Fn(Instant) -> Option<Stall>) -> T {
-    for _ in 1..ATTEMPTS {
+fn repeat<T>(
+    attempts: u32,
+    test: impl Fn() -> T,
+    stalled_since: impl Fn(Instant) -> Option<Stall>,
+) -> T {
+    for _ in 1..attempts {
         let begun = Instant::now();
         let panic = match catch_unwind(AssertUnwindSafe(&test)) {
             Ok(returned) => return returned,
@@ -134,7 +143,7 @@ mod tests {
     fn a_failure_counts_if_the_machine_did_not_stall() {
         let attempts = Cell::new(0);
         let test = failing_until(2, &attempts);
-        let result = catch_unwind(AssertUnwindSafe(|| repeat(test, |_| None)));
+        let result = catch_unwind(AssertUnwindSafe(|| repeat(ATTEMPTS, test, |_| None)));
         assert!(result.is_err());
         assert_eq!(attempts.get(), 1);
     }
@@ -142,15 +151,22 @@ mod tests {
     #[test]
     fn a_failure_during_a_stall_is_repeated_but_not_for_ever() {
         let attempts = Cell::new(0);
-        repeat(failing_until(3, &attempts), |_| Some(Stall::Late(LATE)));
+        repeat(ATTEMPTS, failing_until(3, &attempts), |_| {
+            Some(Stall::Late(LATE))
+        });
         assert_eq!(attempts.get(), 3);
         let attempts = Cell::new(0);
         let test = failing_until(99, &attempts);
         let result = catch_unwind(AssertUnwindSafe(|| {
-            repeat(test, |_| Some(Stall::Late(LATE)));
+            repeat(ATTEMPTS, test, |_| Some(Stall::Late(LATE)));
         }));
         assert!(result.is_err());
         assert_eq!(attempts.get(), ATTEMPTS);
+        let attempts = Cell::new(0);
+        let test = failing_until(2, &attempts);
+        let stalled = |_| Some(Stall::Late(LATE));
+        let result = catch_unwind(AssertUnwindSafe(|| repeat(1, test, stalled)));
+        assert!(result.is_err(), "one attempt is one");
     }
 
     #[test]

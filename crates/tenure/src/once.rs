@@ -236,7 +236,8 @@ impl Once {
     /// ```
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// # let tenure = tenure::Tenure::connect("memory://").await?;
-    /// let report = tenure.once("report", "2026-03").run(async |run| {
+    /// let once = tenure.once("report", "2026-03");
+    /// let report = once.run(async |run| {
     ///     Ok::<_, Box<dyn std::error::Error>>(format!("with fence {}", run.fence()))
     /// });
     /// assert!(report.await?.is_some());

@@ -64,6 +64,25 @@ async fn a_begin_of_unknown_outcome_counts_as_a_run_that_ended() {
     run.complete().await.unwrap();
 }
 
+/// It knows of no run, and one begins and completes before it has the lock.
+#[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_completed_since_the_first_look_is_not_repeated() {
+    let wire = Wire::start();
+    let (a, b) = (wire.client().await, wire.bystander().await);
+    // The script is known by now, so that the look is one request.
+    a.once("nightly", 4).state().await.unwrap();
+    wire.server.reset_stats();
+    wire.proxy.hold_replies();
+    let once = a.once("nightly", 3);
+    let slow = tokio::spawn(async move { once.try_begin().await.unwrap() });
+    assert!(soon(async || wire.server.command_calls("evalsha") > 0).await);
+    begin(&b).await.complete().await.unwrap();
+    wire.proxy.release_replies();
+    let start = slow.await.unwrap();
+    let is_told = matches!(start, Start::Elsewhere(OnceState::Completed(_)));
+    assert!(is_told, "{start:?}");
+}
+
 /// The server has recorded that the run begins, and its caller is gone before the reply.
 #[tenure_testkit::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_is_gone_when_its_run_begins_leaves_no_run() {
