@@ -115,7 +115,7 @@ comma := ,
 BENCH_MEASURES = $(if $(ONLY),$(subst $(comma), ,$(ONLY)),command)
 
 .PHONY: bench
-bench: redis-server postgresql ## Measure beside the floor and the peers, 10 minutes: make bench ROUNDS=3 ONLY=pairs,wake
+bench: redis-server postgresql ## Measure beside the floor and the peers, several minutes: make bench ROUNDS=3 ONLY=pairs,wake
 	@$(if $(filter command% http%,$(BENCH_MEASURES)),cargo build --quiet --locked --release -p tenure-cli)
 	@TENURE_BIN=$${TENURE_BIN:-$(abspath $(or $(CARGO_TARGET_DIR),target))/release/tenure} \
 		cargo run --quiet --locked --release --manifest-path bench/Cargo.toml -- $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY))
